@@ -1,0 +1,78 @@
+"""Local masking, and the importance weights that correct it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from smc.branching import Sample
+from smc.constraints.base import Constraint
+from smc.models.base import LanguageModel, Prompt
+from smc.potentials import Potential
+from smc.resampling import multinomial
+from smc.result import SMCResult
+from smc.sampler import SMCSampler, at_least
+
+
+def local_masking(
+    model: LanguageModel,
+    constraint: Constraint,
+    prompt: Prompt,
+    *,
+    n_particles: int = 16,
+    potentials: Sequence[Potential] = (),
+    max_tokens: int = 256,
+    seed: int = 0,
+    key: str = "",
+) -> SMCResult:
+    """K independent samples from q(y), the product of the masked and renormalised next-token probabilities.
+
+    Every sample weighs 1/K, so dead, rejected and censored mass are shares of samples, and `log_evidence` is None.
+    Potentials do not steer it; samples that one of them forbids count as rejected.
+    """
+    return _run(model, constraint, prompt, n_particles, potentials, max_tokens, seed, key, proper=False)
+
+
+def importance_resampling(
+    model: LanguageModel,
+    constraint: Constraint,
+    prompt: Prompt,
+    *,
+    n_particles: int = 16,
+    potentials: Sequence[Potential] = (),
+    max_tokens: int = 256,
+    seed: int = 0,
+    key: str = "",
+) -> SMCResult:
+    """The samples of :func:`local_masking` (the same ones for the same seed and key), weighted by prod Z_t phi(y).
+
+    Unbiased evidence, consistent posterior. Resampling the final set (``result.sample(n)``) would only add noise to
+    expectations, so the weights are kept (Rubin, 1988).
+    """
+    return _run(model, constraint, prompt, n_particles, potentials, max_tokens, seed, key, proper=True)
+
+
+def _run(
+    model: LanguageModel,
+    constraint: Constraint,
+    prompt: Prompt,
+    n_particles: int,
+    potentials: Sequence[Potential],
+    max_tokens: int,
+    seed: int,
+    key: str,
+    proper: bool,
+) -> SMCResult:
+    at_least("n_particles", n_particles, 1)
+    branching = Sample(n_particles, multinomial, ess_threshold=0.0, joint=False, compete=False, proper=proper)
+    sampler = SMCSampler(
+        model,
+        constraint,
+        n_particles=n_particles,
+        branching=branching,
+        potentials=potentials,
+        max_tokens=max_tokens,
+        stop_fraction=0,
+        seed=seed,
+    )
+    return replace(sampler.run(prompt, key), method="importance_resampling" if proper else "local_masking")

@@ -1,0 +1,38 @@
+"""Unconstrained sampling with a validity check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from smc.baselines.local import importance_resampling
+from smc.constraints import Everything
+from smc.constraints.base import Constraint
+from smc.models.base import LanguageModel, Prompt
+from smc.potentials import Potential
+from smc.result import SMCResult
+from smc.sampler import compiled
+
+
+def unconstrained(
+    model: LanguageModel,
+    constraint: Constraint,
+    prompt: Prompt,
+    *,
+    n_particles: int = 16,
+    potentials: Sequence[Potential] = (),
+    max_tokens: int = 256,
+    seed: int = 0,
+    key: str = "",
+) -> SMCResult:
+    """K independent samples of the model itself; those that the constraint's validator refuses are rejected.
+
+    The share that is valid is an unbiased estimate of the evidence, and the valid ones are draws from the posterior:
+    rejection sampling, useful only where Z is not small.
+    """
+    compiled(constraint, model)  # a bad constraint fails as it does for every other method
+    free = Everything(constraint)
+    result = importance_resampling(
+        model, free, prompt, n_particles=n_particles, potentials=potentials, max_tokens=max_tokens, seed=seed, key=key
+    )
+    return replace(result, method="unconstrained")

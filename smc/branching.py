@@ -1,0 +1,265 @@
+"""Branching: how a population turns into the next one.
+
+A branching is properly weighted: for every function f of the children, the expected sum of weight times f equals the
+exact sum over all children. Everything else in the sampler relies on this alone. It computes (parents, tokens, log
+weights) and knows nothing of models, caches or grammars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import torch
+
+from smc.children import Children
+from smc.draws import Draws, invert
+from smc.population import Population
+from smc.proposal import Proposal
+from smc.resampling import effective_sample_size, log_sum_exp, optimal
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of N items: item i stands for count[i] particles of log weight log_weight[i]."""
+
+    log_weight: np.ndarray
+    count: np.ndarray
+
+    @property
+    def log_mass(self) -> np.ndarray:
+        """[N] log of the summed weight of each item's particles."""
+        return self.log_weight + np.log(self.count)
+
+    def __len__(self) -> int:
+        return len(self.log_weight)
+
+    def take(self, index: np.ndarray) -> Weights:
+        """The given items, in the given order."""
+        return Weights(self.log_weight[index], self.count[index])
+
+    @staticmethod
+    def join(*parts: Weights) -> Weights:
+        """One after the other."""
+        return Weights(np.concatenate([p.log_weight for p in parts]), np.concatenate([p.count for p in parts]))
+
+    @staticmethod
+    def singles(log_weight: np.ndarray) -> Weights:
+        """One particle an item."""
+        return Weights(log_weight, np.ones(len(log_weight), dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Offspring:
+    """What became of a population.
+
+    Attributes:
+        parents, tokens: [N] the row and the token of each live child; children are distinct.
+        live: [N] their weights.
+        stop_parents: [M] rows with particles that ended here.
+        stopped: [M] weights of those.
+        pool: the weights of what had finished before, by position; None where it is left as it was.
+        dead: particles that had no child at all.
+    """
+
+    parents: np.ndarray
+    tokens: np.ndarray
+    live: Weights
+    stop_parents: np.ndarray
+    stopped: Weights
+    pool: Weights | None = None
+    dead: int = 0
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """Survivors of a resampling: `index` [N'] into the live items, their new weights, and the pool's."""
+
+    index: np.ndarray
+    live: Weights
+    pool: Weights
+
+
+class Branching(Protocol):
+    """One way to branch. The target power of `children` is already applied.
+
+    Attributes:
+        proper: whether the weights are importance weights for the target; if not they are mere shares of particles,
+            and potentials judge nothing but finished sequences.
+    """
+
+    @property
+    def proper(self) -> bool: ...
+
+    def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
+        """Choose the next population among `children` of `population`; `pool` holds what has finished."""
+        ...
+
+    def resample(self, live: Weights, in_play: int, pool: Weights, draws: Draws) -> Resampled | None:
+        """Resample after the potentials have spoken; None where nothing needs to change."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Each particle draws one child; ancestors are resampled when the effective sample size is low.
+
+    Attributes:
+        n_particles: K.
+        scheme: an ancestor scheme of :mod:`smc.resampling`.
+        ess_threshold: resample when the ESS falls below this share of the particles in play.
+        joint: particles on one row draw together by systematic sampling, so that fewer of them coincide in surprise
+            and expected numbers are met as closely as whole numbers can; otherwise each draws by itself.
+        compete: finished particles stay in the resampling, as in published SMC; otherwise they leave for good, and
+            resampling returns the live ones to K.
+        proposal: what they draw from.
+        proper: False drops the weights, which leaves plain local masking: every particle weighs the same.
+    """
+
+    n_particles: int
+    scheme: Callable[[np.ndarray, Draws], np.ndarray]
+    ess_threshold: float
+    joint: bool
+    compete: bool
+    proposal: Proposal = Proposal()
+    proper: bool = True
+
+    def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
+        log_target = children.joined()
+        log_norm = torch.logsumexp(log_target, dim=1).cpu().numpy()
+        alive = np.flatnonzero(log_norm > -np.inf)
+        log_target = log_target[torch.as_tensor(alive, device=log_target.device)]
+        log_q = self.proposal.shape(log_target)
+
+        row, column = self._draw(torch.exp(log_q), population.count[alive], draws)
+        (row, column), count = _grouped(row, column)
+        parents = alive[row]
+        if not self.proper:
+            gain = np.zeros(len(row))
+        elif self.proposal.is_plain:  # the target over its normaliser: the weight is the normaliser, free of rounding
+            gain = log_norm[parents]
+        else:
+            gain = _at(log_target, row, column) - _at(log_q, row, column)
+        weights = Weights(population.log_weight[parents] + gain, count)
+        stop_column = log_target.shape[1] - 1
+        live, stop = np.flatnonzero(column != stop_column), np.flatnonzero(column == stop_column)
+        dead = int(population.count.sum() - population.count[alive].sum())
+        return Offspring(parents[live], column[live], weights.take(live), parents[stop], weights.take(stop), dead=dead)
+
+    def _draw(self, probs: torch.Tensor, count: np.ndarray, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
+        """One child for each particle: (row, column), both [sum of count]."""
+        rows = np.repeat(np.arange(len(count)), count)
+        if not self.joint:
+            return rows, draws.categorical(probs, rows)
+        single = np.flatnonzero(count == 1)
+        columns = np.empty(len(rows), dtype=np.int64)
+        columns[count[rows] == 1] = draws.categorical(probs, single) if len(single) else []
+        for row in np.flatnonzero(count > 1):
+            n = int(count[row])
+            cumulative = probs[row].cumsum(dim=0)
+            cumulative = cumulative * (n / cumulative[-1])
+            points = draws.offset(cumulative) + np.arange(n)
+            columns[rows == row] = invert(cumulative[None], np.zeros(n, dtype=np.int64), points)
+        return rows, columns
+
+    def resample(self, live: Weights, in_play: int, pool: Weights, draws: Draws) -> Resampled | None:
+        everyone = Weights.join(live, pool) if self.compete else live
+        n_now = self.n_particles if self.compete else in_play
+        total = log_sum_exp(everyone.log_mass)
+        if not len(live) or log_sum_exp(live.log_mass) == -np.inf:
+            return None  # nothing is resampled once nothing is live
+        if effective_sample_size(everyone.log_weight, everyone.count) >= self.ess_threshold * n_now:
+            return None
+        expected = np.exp(everyone.log_mass - total) * self.n_particles
+        count = self.scheme(expected, draws)
+        equal = Weights(np.full(len(everyone), total - np.log(self.n_particles)), count)
+        survivors = np.flatnonzero(count[: len(live)])
+        return Resampled(survivors, equal.take(survivors), equal.take(np.arange(len(live), len(everyone))) if self.compete else pool)
+
+
+@dataclass(frozen=True)
+class Enumerate:
+    """All children of all rows compete with their exact masses; optimal resampling keeps at most K distinct ones.
+
+    Fearnhead and Clifford (2003). With at least as many particles as there are live prefixes this is exact enumeration.
+
+    Attributes:
+        n_particles: K, the most distinct rows to keep.
+        compete: finished sequences compete with the live ones for the K places; otherwise each row's stop child
+            leaves with its exact mass.
+    """
+
+    n_particles: int
+    compete: bool
+    proper: ClassVar[bool] = True
+
+    def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
+        device, width = children.log_token.device, children.log_token.shape[1]
+        log_mass = torch.as_tensor(population.log_mass, device=device)
+        token_mass = (children.log_token + log_mass[:, None]).flatten()
+        stop_mass = children.log_stop + log_mass
+        stop_any = torch.isfinite(children.log_stop).cpu().numpy()
+        dead = int((~stop_any & ~torch.isfinite(children.log_token).any(dim=1).cpu().numpy()).sum())
+        if not self.compete:
+            index, log_weight = optimal(token_mass, self.n_particles, draws)
+            stops = np.flatnonzero(stop_any)
+            stopped = Weights.singles(stop_mass.cpu().numpy()[stops])
+            return Offspring(index // width, index % width, Weights.singles(log_weight), stops, stopped, dead=dead)
+
+        pool_mass = torch.as_tensor(pool.log_mass, device=device)
+        index, log_weight = optimal(torch.cat([token_mass, stop_mass, pool_mass]), self.n_particles, draws)
+        first_stop, first_pool = len(token_mass), len(token_mass) + len(stop_mass)
+        is_live, is_pool = index < first_stop, index >= first_pool
+        is_stop = ~is_live & ~is_pool
+        survivors = Weights(np.full(len(pool), -np.inf), np.zeros(len(pool), dtype=np.int64))
+        survivors.log_weight[index[is_pool] - first_pool] = log_weight[is_pool]
+        survivors.count[index[is_pool] - first_pool] = 1
+        return Offspring(
+            index[is_live] // width,
+            index[is_live] % width,
+            Weights.singles(log_weight[is_live]),
+            index[is_stop] - first_stop,
+            Weights.singles(log_weight[is_stop]),
+            survivors,
+            dead,
+        )
+
+    def resample(self, live: Weights, in_play: int, pool: Weights, draws: Draws) -> Resampled | None:
+        return None  # branching has already chosen
+
+
+@dataclass(frozen=True)
+class Argmax:
+    """The likeliest child of each row: greedy masking. Not properly weighted, so its masses mean nothing."""
+
+    proper: ClassVar[bool] = False
+
+    def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
+        best = children.joined().max(dim=1)
+        column = best.indices.cpu().numpy()
+        alive = torch.isfinite(best.values).cpu().numpy()
+        stop_column = children.log_token.shape[1]
+        live, stop = np.flatnonzero(alive & (column != stop_column)), np.flatnonzero(alive & (column == stop_column))
+        weights = Weights(population.log_weight, population.count)
+        dead = int(population.count[~alive].sum())
+        return Offspring(live, column[live], weights.take(live), stop, weights.take(stop), dead=dead)
+
+    def resample(self, live: Weights, in_play: int, pool: Weights, draws: Draws) -> Resampled | None:
+        return None
+
+
+def _grouped(row: np.ndarray, column: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """Distinct (row, column) pairs in order, and how often each occurs."""
+    order = np.lexsort([column, row])
+    row, column = row[order], column[order]
+    new = np.ones(len(row), dtype=bool)
+    new[1:] = (np.diff(row) != 0) | (np.diff(column) != 0)
+    starts = np.flatnonzero(new)
+    return (row[starts], column[starts]), np.diff(np.append(starts, len(row)))
+
+
+def _at(table: torch.Tensor, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    device = table.device
+    return table[torch.as_tensor(row, device=device), torch.as_tensor(column, device=device)].cpu().numpy()

@@ -1,0 +1,29 @@
+"""What is allowed: languages as plain values, compiled for a vocabulary into rows of masks."""
+
+from smc.constraints.base import CompiledConstraint, Constraint, ConstraintRows, mask_words, pack, unpack
+from smc.constraints.choice import Choice
+from smc.constraints.combine import Intersection
+from smc.constraints.everything import Everything
+from smc.constraints.finite import FiniteLanguage
+from smc.constraints.grammars import EBNF, GBNF, Lark, StructuralTag
+from smc.constraints.json_schema import JSONSchema
+from smc.constraints.regex import Regex
+
+__all__ = [
+    "EBNF",
+    "GBNF",
+    "Choice",
+    "CompiledConstraint",
+    "Constraint",
+    "ConstraintRows",
+    "Everything",
+    "FiniteLanguage",
+    "Intersection",
+    "JSONSchema",
+    "Lark",
+    "Regex",
+    "StructuralTag",
+    "mask_words",
+    "pack",
+    "unpack",
+]

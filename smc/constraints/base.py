@@ -1,0 +1,82 @@
+"""What a constraint is, before and after it meets a tokenizer."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self, runtime_checkable
+
+import numpy as np
+import torch
+
+from smc.vocabulary import Vocabulary
+
+
+class ConstraintRows(Protocol):
+    """R states of a compiled constraint."""
+
+    @property
+    def allowed(self) -> torch.Tensor:
+        """Packed mask of the next tokens, [R, ceil(V / 32)] int32 on the CPU; bit v % 32 of word v // 32 is token v.
+
+        The stop tokens are set where the prefix is a complete member of the language. An all-zero row is a dead end.
+        """
+        ...
+
+    def __len__(self) -> int: ...
+
+    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> Self: ...
+
+    def fork(self, rows: np.ndarray) -> Self: ...
+
+
+class CompiledConstraint(Protocol):
+    """A constraint for one vocabulary. Holds no run state: two samplers may share one."""
+
+    def start(self) -> ConstraintRows:
+        """One row: the empty prefix."""
+        ...
+
+    def accepts(self, data: bytes) -> bool:
+        """Whether a finished string is in the language that the user wrote (checked by a real validator)."""
+        ...
+
+
+@runtime_checkable
+class Constraint(Protocol):
+    """A language, as a plain value that knows nothing of a tokenizer. Equal constraints compile once."""
+
+    @property
+    def engine(self) -> str:
+        """Which engine enforces the mask. Z_t depends on it, so reports name it."""
+        ...
+
+    def compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
+        """Meet a tokenizer. Cached for each (constraint, vocabulary).
+
+        Raises:
+            ConstraintError: the constraint cannot be parsed or compiled (the message says what to do).
+            EmptyLanguageError: no sequence of tokens satisfies it.
+        """
+        ...
+
+
+def mask_words(vocabulary: Vocabulary) -> int:
+    """Width of a packed mask in 32-bit words."""
+    return -(-len(vocabulary) // 32)
+
+
+def pack(allowed: np.ndarray) -> torch.Tensor:
+    """[R, V] bool to [R, ceil(V / 32)] int32, lowest bit first."""
+    rows, width = allowed.shape
+    padded = np.zeros((rows, -(-width // 32) * 32), dtype=bool)
+    padded[:, :width] = allowed
+    return torch.from_numpy(np.packbits(padded, axis=1, bitorder="little").view(np.int32))
+
+
+_BYTE_BITS = torch.from_numpy(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")).bool()
+
+
+def unpack(packed: torch.Tensor, width: int, device: torch.device | str = "cpu") -> torch.Tensor:
+    """[R, W] int32 to [R, width] bool on `device`: the packed bits travel, the unpacking happens there."""
+    octets = packed.to(device).view(torch.uint8)
+    bits = _BYTE_BITS.to(device)[octets.long()]
+    return bits.reshape(packed.shape[0], -1)[:, :width]

@@ -1,0 +1,90 @@
+"""Several constraints at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import torch
+
+from smc.constraints.base import CompiledConstraint, Constraint, ConstraintRows
+from smc.constraints.caching import CompileOnce
+from smc.errors import ConstraintError, EmptyLanguageError
+from smc.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, init=False)
+class Intersection(CompileOnce):
+    """What all of `parts` allow: the masks' common tokens, the validators' common texts.
+
+    A token that each part can complete in its own way may have no completion in common: such a prefix runs into a dead
+    end later, weighs zero from there on, and is counted as dead.
+
+    Raises:
+        ConstraintError: no parts, or a part that is not a constraint.
+        EmptyLanguageError: on `compile`, a part has no texts, or no first token suits all parts.
+    """
+
+    parts: tuple[Constraint, ...]
+
+    def __init__(self, *parts: Constraint) -> None:
+        if not parts:
+            raise ConstraintError("Intersection has no parts: give at least one constraint.")
+        for part in parts:
+            if not isinstance(part, Constraint):
+                raise ConstraintError(
+                    f"Intersection takes constraints, not {type(part).__name__}: wrap it, as in Regex(...) or JSONSchema(...)."
+                )
+        object.__setattr__(self, "parts", parts)
+
+    @property
+    def engine(self) -> str:
+        return " & ".join(dict.fromkeys(part.engine for part in self.parts))
+
+    def _compile(self, vocabulary: Vocabulary) -> CompiledIntersection:
+        compiled = CompiledIntersection(tuple(part.compile(vocabulary) for part in self.parts))
+        if not compiled.start().allowed.any():
+            raise EmptyLanguageError(
+                "No first token suits all parts of the Intersection, so no text can be in all of them: "
+                "check them one by one against a text that should be allowed."
+            )
+        return compiled
+
+
+@dataclass(frozen=True)
+class CompiledIntersection:
+    """Compiled parts, side by side."""
+
+    parts: tuple[CompiledConstraint, ...]
+
+    def start(self) -> IntersectionRows:
+        """One row: the empty prefix."""
+        return IntersectionRows(tuple(part.start() for part in self.parts))
+
+    def accepts(self, data: bytes) -> bool:
+        """Whether every part accepts `data`."""
+        return all(part.accepts(data) for part in self.parts)
+
+
+class IntersectionRows:
+    """The rows of each part; row i of each belongs to the same prefix."""
+
+    def __init__(self, parts: tuple[ConstraintRows, ...]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return len(self._parts[0])
+
+    @property
+    def allowed(self) -> torch.Tensor:
+        """Packed mask [R, ceil(V / 32)] int32."""
+        return torch.from_numpy(reduce(np.bitwise_and, [part.allowed.numpy() for part in self._parts]))
+
+    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> IntersectionRows:
+        """New row i is old row ``parents[i]`` extended by ``tokens[i]``. Consumes these rows."""
+        return IntersectionRows(tuple(part.advance(parents, tokens) for part in self._parts))
+
+    def fork(self, rows: np.ndarray) -> IntersectionRows:
+        """An independent copy of the given rows. These rows stay usable."""
+        return IntersectionRows(tuple(part.fork(rows) for part in self._parts))

@@ -1,0 +1,226 @@
+"""Grammars enforced by xgrammar: one matcher for each row."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import xgrammar as xgr
+
+from smc.constraints.base import pack
+from smc.constraints.caching import per_vocabulary
+from smc.constraints.productivity import is_productive
+from smc.errors import ConstraintError, EmptyLanguageError
+from smc.vocabulary import Vocabulary
+
+ENGINE = "xgrammar"
+
+COMPILE_SECONDS = 30.0
+"""How long one constraint may take to compile."""
+
+_CACHE_BYTES = 256 * 2**20
+
+
+class XGrammarRows:
+    """R matchers, one for each prefix."""
+
+    def __init__(self, maskable: np.ndarray, matchers: list[xgr.GrammarMatcher], allowed: torch.Tensor | None = None) -> None:
+        self._maskable = maskable
+        self._matchers = matchers
+        self._allowed = allowed
+
+    def __len__(self) -> int:
+        return len(self._matchers)
+
+    @property
+    def allowed(self) -> torch.Tensor:
+        """Packed mask [R, ceil(V / 32)] int32; filled on first use and kept until the rows advance."""
+        if self._allowed is None:
+            self._allowed = _fill(self._matchers, self._maskable)
+        return self._allowed
+
+    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> XGrammarRows:
+        """New row i is old row ``parents[i]`` extended by ``tokens[i]``. Consumes these rows.
+
+        Raises:
+            RuntimeError: a token that the mask does not allow (a bug in the caller).
+        """
+        # A row's first child takes over its matcher; the others fork, all before any matcher moves.
+        taken: set[int] = set()
+        children = []
+        for parent in np.asarray(parents).tolist():
+            matcher = self._matchers[parent]
+            children.append(matcher.fork() if parent in taken else matcher)
+            taken.add(parent)
+        self._matchers, self._allowed = [], None
+        for row, (matcher, token) in enumerate(zip(children, np.asarray(tokens).tolist(), strict=True)):
+            if not matcher.accept_token(token):
+                state = "complete" if matcher.is_completed() else "incomplete"
+                raise RuntimeError(
+                    f"The grammar refuses token {token} as the extension of row {parents[row]} (a prefix that is "
+                    f"{state}): only tokens that `allowed` permits may be given to `advance`, and stop tokens never."
+                )
+        return XGrammarRows(self._maskable, children)
+
+    def fork(self, rows: np.ndarray) -> XGrammarRows:
+        """An independent copy of the given rows. These rows stay usable."""
+        index = np.asarray(rows, dtype=np.int64)
+        allowed = None if self._allowed is None else torch.from_numpy(self._allowed.numpy()[index])
+        return XGrammarRows(self._maskable, [self._matchers[row].fork() for row in index.tolist()], allowed)
+
+
+class XGrammarConstraint:
+    """A grammar compiled for one vocabulary."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        grammar: xgr.CompiledGrammar,
+        accepts: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        self._grammar = grammar
+        self._accepts = accepts or self.generates
+        self._maskable = pack(vocabulary.maskable[None]).numpy()
+        self._first = _fill([self._matcher()], self._maskable)
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether not even the first token can be chosen."""
+        return not bool(self._first.any())
+
+    def start(self) -> XGrammarRows:
+        """One row: the empty prefix."""
+        return XGrammarRows(self._maskable, [self._matcher()], self._first)
+
+    def accepts(self, data: bytes) -> bool:
+        """Whether a finished string passes the validator of the constraint that the user wrote."""
+        return self._accepts(data)
+
+    def generates(self, data: bytes) -> bool:
+        """Whether the engine's own language holds `data`, asked of a fresh matcher, byte by byte."""
+        matcher = self._matcher()
+        return bool(matcher.accept_string(data)) and matcher.is_completed()
+
+    def _matcher(self) -> xgr.GrammarMatcher:
+        # The default `terminate_without_stop_token=False` keeps stopping a choice, so that it is part of Z_t.
+        return xgr.GrammarMatcher(self._grammar)
+
+
+def compile_grammar(
+    vocabulary: Vocabulary,
+    what: str,
+    parse: Callable[[xgr.TokenizerInfo], xgr.Grammar],
+    accepts: Callable[[bytes], bool] | None = None,
+    *,
+    located: bool = True,
+) -> XGrammarConstraint:
+    """Compile what `parse` reads, within COMPILE_SECONDS.
+
+    Args:
+        vocabulary: the model's tokens.
+        what: names the constraint in errors, as in "The regex '[a-z'".
+        parse: makes the grammar; it may use the tokenizer's special tokens.
+        accepts: the terminal validator; by default the engine's own acceptance.
+        located: whether lines and columns in the engine's messages are those of the user's text.
+
+    Raises:
+        ConstraintError: the engine cannot read the constraint, or takes too long.
+        EmptyLanguageError: no sequence of tokens satisfies it.
+    """
+    tokens, compiler = per_vocabulary(vocabulary, "xgrammar", _compiler)
+
+    def work() -> xgr.CompiledGrammar:
+        grammar = parse(tokens)
+        if not is_productive(grammar):
+            raise EmptyLanguageError(
+                f"{what} describes no finite text: every way through it leads back into itself. "
+                "Give the recursion a way to end (an alternative, an optional part or a nullable field)."
+            )
+        return compiler.compile_grammar(grammar)
+
+    try:
+        grammar = _within(COMPILE_SECONDS, work)
+    except ConstraintError:
+        raise
+    except TimeoutError:
+        raise ConstraintError(
+            f"{what} took more than {COMPILE_SECONDS:g} s to compile. Simplify it: long bounded repetitions of wide "
+            "character classes such as [a-z ]{1,200} cost most, so lower the bound or drop it (use * or +), "
+            "and cut nested repetitions and large alternatives."
+        ) from None
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise _explained(what, error, located) from None
+    compiled = XGrammarConstraint(vocabulary, grammar, accepts)
+    if compiled.is_dead:
+        raise EmptyLanguageError(
+            f"{what} allows no first token: either it describes no text at all, or the model's vocabulary cannot "
+            "spell how its texts begin. Check it for alternatives that can never be completed."
+        )
+    return compiled
+
+
+def _compiler(vocabulary: Vocabulary) -> tuple[xgr.TokenizerInfo, xgr.GrammarCompiler]:
+    # Control tokens and padding are given as nothing, so that they never match as text (inside a JSON string, say).
+    silent = ~vocabulary.maskable
+    text = [b"" if silent[token] else spelled for token, spelled in enumerate(vocabulary.tokens)]
+    info = xgr.TokenizerInfo(text, xgr.VocabType.RAW, vocab_size=len(vocabulary), stop_token_ids=list(vocabulary.stop_ids))
+    threads = max(1, min(8, os.cpu_count() or 1))
+    return info, xgr.GrammarCompiler(info, max_threads=threads, cache_limit_bytes=_CACHE_BYTES)
+
+
+def _fill(matchers: list[xgr.GrammarMatcher], maskable: np.ndarray) -> torch.Tensor:
+    """[R, W] int32: the engine's masks, less everything that is neither text nor a stop token."""
+    # In numpy: a few hundred kilobytes are not worth waking torch's thread pool, which stalls where cores are shared.
+    words = np.zeros((len(matchers), maskable.shape[1]), dtype=np.int32)
+    packed = torch.from_numpy(words)
+    if len(matchers) == 1:
+        matchers[0].fill_next_token_bitmask(packed)
+    elif matchers:
+        xgr.BatchGrammarMatcher().batch_fill_next_token_bitmask(matchers, packed)
+    words &= maskable
+    return packed
+
+
+def _within(seconds: float, work: Callable[[], xgr.CompiledGrammar]) -> xgr.CompiledGrammar:
+    """The result of `work`, or a TimeoutError.
+
+    xgrammar lets go of the interpreter lock while it compiles, so a thread can wait for it. The compiler cannot be
+    interrupted: after a timeout it goes on in the background, where it no longer holds anyone up.
+    """
+    results: list[xgr.CompiledGrammar] = []
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except Exception as error:
+            errors.append(error)  # raised again in the caller's thread
+
+    thread = threading.Thread(target=run, name="compile-grammar", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError
+    return results[0]
+
+
+# What the engine says when it sees for itself that nothing can match.
+_NOTHING = re.compile(r"cannot accept any value|must not be empty|greater than max|minimum greater than|empty range|exceeds maximum limit")
+
+
+def _explained(what: str, error: Exception, located: bool) -> ConstraintError:
+    """The engine's reason without the C++ around it."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    reason = re.sub(r"^\[[\d:]+\] \S+:\d+: ", "", lines[0])
+    reason = re.sub(r"^Check failed: .*? is false: ", "", reason)
+    reason = re.sub(r"^EBNF (parser|lexer) error at ", "", reason)
+    if not located:
+        reason = re.sub(r"^line \d+, column \d+: ", "", reason)
+    kind = EmptyLanguageError if _NOTHING.search(reason) else ConstraintError
+    return kind(f"{what} cannot be used: {reason.strip().rstrip('.')}. Correct it, or leave out what the engine does not support.")

@@ -1,0 +1,92 @@
+"""The only source of randomness.
+
+Every random decision of every method goes through one of three kinds of draw, each of which is told the law of its
+outcome. So a test can replace the generator by one that visits every outcome with its exact probability
+(:mod:`smc.testing`), and proper weighting can be checked without sampling error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+import numpy as np
+import torch
+
+
+class Draws(Protocol):
+    """Source of random outcomes."""
+
+    def categorical(self, probs: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+        """Independent draws, the i-th from the law ``probs[rows[i]]``.
+
+        Args:
+            probs: [R, C] float64, each row sums to 1.
+            rows: [N] int, the row that each draw comes from.
+
+        Returns:
+            [N] int columns.
+        """
+        ...
+
+    def bernoulli(self, p: float) -> bool:
+        """True with probability p."""
+        ...
+
+    def offset(self, cumulative: np.ndarray | torch.Tensor) -> float:
+        """A uniform u in [0, 1) for systematic sampling.
+
+        What is done with u must be constant while no point u + i (i an integer) crosses a value of `cumulative` [C].
+        """
+        ...
+
+
+class RandomDraws:
+    """Draws from a numpy generator."""
+
+    def __init__(self, generator: np.random.Generator):
+        self._generator = generator
+
+    def categorical(self, probs: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+        cumulative = probs.cumsum(dim=1)
+        return invert(cumulative / cumulative[:, -1:], rows, self._generator.random(len(rows)))
+
+    def bernoulli(self, p: float) -> bool:
+        return bool(self._generator.random() < p)
+
+    def offset(self, cumulative: np.ndarray | torch.Tensor) -> float:
+        return float(self._generator.random())
+
+
+def invert(cumulative: torch.Tensor, rows: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Invert cumulative sums: the first column whose cumulative value exceeds the point.
+
+    A column of probability zero is never returned, not even at a boundary.
+
+    Args:
+        cumulative: [R, C] non-decreasing rows.
+        rows: [N] row of each point. points: [N], below the last cumulative value of its row.
+
+    Returns:
+        [N] int columns.
+    """
+    device = cumulative.device
+    order = np.argsort(rows, kind="stable")
+    columns = np.empty(len(rows), dtype=np.int64)
+    starts = np.flatnonzero(np.diff(rows[order], prepend=-1))
+    for group in np.split(order, starts[1:]):
+        if not len(group):
+            continue
+        line = cumulative[int(rows[group[0]])].contiguous()
+        where = torch.searchsorted(line, torch.as_tensor(points[group], dtype=line.dtype, device=device), right=True)
+        # rounding may put a point at the very end: the last column with positive width is meant
+        last = int(torch.searchsorted(line, line[-1]))
+        columns[group] = where.clamp(max=last).cpu().numpy()
+    return columns
+
+
+def generator(seed: int, key: str = "", replicate: int = 0) -> np.random.Generator:
+    """The generator of one run: derives from (root seed, job key, replicate) and from nothing else."""
+    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+    words = np.frombuffer(digest[:16], dtype="<u4").tolist()
+    return np.random.default_rng(np.random.SeedSequence([seed, *words, replicate]))

@@ -1,0 +1,7 @@
+"""Language models behind one protocol."""
+
+from smc.models.base import LanguageModel, ModelRows
+from smc.models.huggingface import HFModel
+from smc.models.table import TableModel
+
+__all__ = ["HFModel", "LanguageModel", "ModelRows", "TableModel"]

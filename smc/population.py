@@ -1,0 +1,101 @@
+"""The live population: distinct prefixes, each with a weight and a multiplicity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from smc.resampling import effective_sample_size, log_sum_exp
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """A prefix as a linked list: prefixes that share a beginning share its storage.
+
+    Attributes:
+        parent: the prefix without its last token; None for the empty prefix.
+        token: the last token id.
+        log_prob: log p(prefix) under the model, at power 1.
+        log_kept: log of the mass that survived the mask, summed over the steps so far (log prod Z_t).
+    """
+
+    parent: Lineage | None
+    token: int
+    log_prob: float
+    log_kept: float
+
+    def extend(self, token: int, log_prob: float, log_kept: float) -> Lineage:
+        """The prefix with one more token; the arguments are that step's log p and log Z_t."""
+        return Lineage(self, token, self.log_prob + log_prob, self.log_kept + log_kept)
+
+    def _path(self) -> list[Lineage]:
+        """From the first token to the last."""
+        path, node = [], self
+        while node.parent is not None:
+            path.append(node)
+            node = node.parent
+        return path[::-1]
+
+    def tokens(self) -> tuple[int, ...]:
+        """The token ids of the prefix."""
+        return tuple(node.token for node in self._path())
+
+    def kept_path(self) -> tuple[float, ...]:
+        """log Z_t of each step."""
+        totals = [0.0, *(node.log_kept for node in self._path())]
+        return tuple(after - before for before, after in zip(totals, totals[1:], strict=False))
+
+
+EMPTY = Lineage(None, -1, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Population:
+    """R distinct prefixes. Row i stands for count[i] particles of equal weight, so cost follows rows, not particles.
+
+    Attributes:
+        lineages: [R] the prefixes.
+        log_weight: [R] float64, log weight of *one* particle of the row. Weights are absolute: the whole population
+            starts with total mass 1, and the mass of what has finished estimates the evidence.
+        count: [R] int, particles on the row.
+        log_prefix: [R] running value of the potentials that the weights include (zero without potentials).
+        in_play: particles that were live after the last resampling, less those that finished since. Particles that
+            died count: they are what lowers the effective sample size.
+    """
+
+    lineages: tuple[Lineage, ...]
+    log_weight: np.ndarray
+    count: np.ndarray
+    log_prefix: np.ndarray
+    in_play: int
+
+    @staticmethod
+    def initial(n_particles: int, log_prefix: float = 0.0) -> Population:
+        """All particles on the empty prefix."""
+        return Population(
+            (EMPTY,),
+            np.array([log_prefix - np.log(n_particles)]),
+            np.array([n_particles]),
+            np.array([log_prefix]),
+            n_particles,
+        )
+
+    def __len__(self) -> int:
+        return len(self.lineages)
+
+    @cached_property
+    def log_mass(self) -> np.ndarray:
+        """[R] log of the summed weight of each row's particles."""
+        return self.log_weight + np.log(self.count)
+
+    @property
+    def log_total(self) -> float:
+        """log of the live mass."""
+        return log_sum_exp(self.log_mass)
+
+    @property
+    def ess(self) -> float:
+        """Effective sample size of the live particles."""
+        return effective_sample_size(self.log_weight, self.count)

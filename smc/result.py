@@ -1,0 +1,295 @@
+"""What a run returns: weighted sequences, the evidence, and everything that was lost on the way."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Literal, TypeVar, overload
+
+import numpy as np
+
+from smc.draws import generator
+from smc.resampling import effective_sample_size, log_sum_exp
+from smc.vocabulary import to_text
+
+Key = TypeVar("Key", bound=Hashable)
+Status = Literal["complete", "early_stop", "max_tokens", "censored", "rejected", "dead"]
+
+_ADVICE = {
+    "censored": "No sequence finished: all mass was still live at max_tokens. Raise max_tokens, or use a constraint "
+    "that ends (bounded repetition and whitespace).",
+    "rejected": "Sequences finished but none has positive weight: the validator or a potential refused them all. The "
+    "engine's language may be wider than what was written; simplify the constraint or loosen the potential.",
+    "dead": "Every sequence ran into a dead end with nothing allowed. The constraint may be unsatisfiable, or its "
+    "characters may be missing from the model's vocabulary.",
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run used. Cost follows distinct prefixes, not particles.
+
+    Attributes:
+        forward_rows: rows of model input summed over passes.
+        passes: forward passes.
+        tokens: tokens fed to the model, the prompt included.
+        masks: masks filled. checks: single (row, token) questions asked of a constraint.
+        seconds: wall time.
+    """
+
+    forward_rows: int = 0
+    passes: int = 0
+    tokens: int = 0
+    masks: int = 0
+    checks: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
+
+
+@dataclass(frozen=True)
+class FinishedSequence:
+    """One finished token sequence. Logs are in nats.
+
+    Attributes:
+        tokens: token ids, the stop token left out.
+        data: the bytes that they spell.
+        log_weight: log weight of one particle; the sequence stands for `count` of them.
+        count: particles that ended on this sequence.
+        log_prob: log p(y) under the model, the stop event included, at power 1.
+        kept_path: log Z_t of every step, the stop step included.
+        log_potential: log phi(y).
+        log_target: log of the unnormalised target, a log p(y) + log phi(y); known exactly for every sequence.
+    """
+
+    tokens: tuple[int, ...]
+    data: bytes
+    log_weight: float
+    count: int
+    log_prob: float
+    kept_path: tuple[float, ...]
+    log_potential: float
+    log_target: float
+
+    @property
+    def text(self) -> str:
+        """The string; bytes that are not UTF-8 are kept apart by surrogateescape."""
+        return to_text(self.data)
+
+    @property
+    def log_mass(self) -> float:
+        """log of the summed weight of its particles."""
+        return self.log_weight + float(np.log(self.count))
+
+    @cached_property
+    def log_kept_mass(self) -> float:
+        """log prod Z_t: the mass that the mask left standing along the sequence. Its complement is the lost mass."""
+        return float(sum(self.kept_path))
+
+    @property
+    def log_q(self) -> float:
+        """log probability under local masking, log p - log prod Z_t."""
+        return self.log_prob - self.log_kept_mass
+
+
+@dataclass(frozen=True)
+class TraceRow:
+    """The population after one step.
+
+    Attributes:
+        step: tokens generated so far.
+        rows: distinct live prefixes. particles: live particles on them.
+        ess: effective sample size of the live particles, before any resampling.
+        log_live_mass, log_finished_mass: log of the mass that is live, and of all that has finished so far.
+        log_kept: log of the mean surviving mass Z_t of this step, over the live mass that entered it.
+        resampled: whether ancestors were resampled.
+        dead: particles that found nothing allowed.
+    """
+
+    step: int
+    rows: int
+    particles: int
+    ess: float
+    log_live_mass: float
+    log_finished_mass: float
+    log_kept: float
+    resampled: bool
+    dead: int
+
+
+@dataclass(frozen=True)
+class SMCResult:
+    """Weighted finished sequences and the accounts of a run. Logs are in nats.
+
+    Attributes:
+        method: what made it.
+        n_particles: K.
+        sequences: the finished sequences with positive weight, heaviest first.
+        status: "complete" (all mass ended), "early_stop" (what remained was negligible), "max_tokens" (some was
+            censored), or one of three without any sequence: "censored", "rejected", "dead".
+        weighted: whether the weights estimate the posterior; if not they are equal (local masking) or meaningless.
+        log_evidence: log of the estimate of Z; None for methods that have none. exp of it is unbiased; see
+            `log_unexplored_mass` for early stops.
+        log_censored_mass: live mass at max_tokens, never forced and never dropped silently.
+        log_unexplored_mass: a bound on what early stopping left out of the evidence.
+        log_rejected_mass: mass of finished sequences that the validator refused.
+        log_dead_mass: mass of particles that ran into a dead end (before the step that killed them).
+        ess: effective sample size of the finished particles. With `ess_kind` "concentration" (enumerated populations)
+            it says how concentrated the posterior is, not how good the estimate is.
+        trace: one row a step (of the first replicate).
+        log_evidence_replicates: the estimate of each replicate.
+    """
+
+    method: str
+    n_particles: int
+    sequences: tuple[FinishedSequence, ...]
+    status: Status
+    weighted: bool
+    log_evidence: float | None
+    log_censored_mass: float
+    log_unexplored_mass: float
+    log_rejected_mass: float
+    log_dead_mass: float
+    ess: float
+    ess_kind: Literal["sampling", "concentration"]
+    trace: tuple[TraceRow, ...]
+    cost: Cost
+    seed: int = 0
+    key: str = ""
+    log_evidence_replicates: tuple[float, ...] = field(default=())
+
+    @property
+    def advice(self) -> str | None:
+        """What to do about a run that returned nothing; None where there are sequences."""
+        return _ADVICE.get(self.status)
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """[N] normalised weights of `sequences`; they sum to 1."""
+        log_mass = np.array([s.log_mass for s in self.sequences])
+        return np.exp(log_mass - log_sum_exp(log_mass)) if len(log_mass) else log_mass
+
+    @overload
+    def posterior(self) -> dict[str, float]: ...
+    @overload
+    def posterior(self, key: Callable[[str], Key]) -> dict[Key, float]: ...
+    def posterior(self, key: Callable[[str], Hashable] | None = None) -> dict:
+        """Probability of each string, tokenisations merged, likeliest first; empty if nothing finished.
+
+        A ratio of unbiased estimates: consistent, not unbiased.
+
+        Args:
+            key: groups strings, for example ``lambda s: json.loads(s)["label"]``.
+        """
+        return merged_by_key(self.sequences, self.weights, key)
+
+    def expectation(self, f: Callable[[str], float]) -> float:
+        """Posterior expectation of f(string); NaN if nothing finished."""
+        if not self.sequences:
+            return float("nan")
+        return float(sum(w * f(s.text) for s, w in zip(self.sequences, self.weights, strict=True)))
+
+    def sample(self, n: int, seed: int = 0) -> list[str]:
+        """n strings drawn from the weighted sequences (with replacement)."""
+        if not self.sequences:
+            return []
+        rng = generator(seed, "result.sample")
+        return [self.sequences[i].text for i in rng.choice(len(self.sequences), size=n, p=self.weights / self.weights.sum())]
+
+    def best(self) -> FinishedSequence | None:
+        """The sequence with the highest exact target p(y)^a phi(y), not the heaviest.
+
+        A survivor of resampling may carry a large weight for mass that it merely represents.
+        """
+        return max(self.sequences, key=lambda s: (s.log_target, s.data), default=None)
+
+    @cached_property
+    def log_certified_mass(self) -> float:
+        """log of the summed exact targets of the distinct finished sequences: a lower bound on log Z."""
+        return log_sum_exp(np.array(list({s.tokens: s.log_target for s in self.sequences}.values())))
+
+    @property
+    def certified_mass(self) -> float:
+        """exp of :attr:`log_certified_mass`."""
+        return float(np.exp(self.log_certified_mass))
+
+    @property
+    def log_evidence_error(self) -> float:
+        """Standard error of `log_evidence` from independent replicates (delta method); NaN with fewer than two."""
+        values = np.array(self.log_evidence_replicates)
+        if len(values) < 2 or self.log_evidence is None or self.log_evidence == -np.inf:
+            return float("nan")
+        relative = np.exp(values - self.log_evidence)
+        return float(relative.std(ddof=1) / np.sqrt(len(relative)))
+
+    @cached_property
+    def validity(self) -> float:
+        """Share of the mass that ended as a valid sequence: finished against finished, rejected, censored and dead."""
+        good = log_sum_exp(np.array([s.log_mass for s in self.sequences]))
+        everything = log_sum_exp(np.array([good, self.log_rejected_mass, self.log_censored_mass, self.log_dead_mass]))
+        return float(np.exp(good - everything)) if everything > -np.inf else 0.0
+
+
+def merged_by_key(sequences: Sequence[FinishedSequence], weights: np.ndarray, key: Callable[[str], Hashable] | None) -> dict:
+    """Sum weights by string (or by key of the string), largest first."""
+    merged: dict = defaultdict(float)
+    for sequence, weight in zip(sequences, weights, strict=True):
+        merged[sequence.text if key is None else key(sequence.text)] += float(weight)
+    return dict(sorted(merged.items(), key=lambda item: -item[1]))
+
+
+def status_of(sequences: Sequence[FinishedSequence], log_censored: float, log_rejected: float, log_unexplored: float) -> Status:
+    """Name how a run ended."""
+    if sequences:
+        if log_censored > -np.inf:
+            return "max_tokens"
+        return "early_stop" if log_unexplored > -np.inf else "complete"
+    if log_censored > -np.inf:
+        return "censored"
+    return "rejected" if log_rejected > -np.inf else "dead"
+
+
+def ess_of(sequences: Sequence[FinishedSequence]) -> float:
+    """Effective sample size of finished particles."""
+    return effective_sample_size(np.array([s.log_weight for s in sequences]), np.array([s.count for s in sequences]))
+
+
+def combine(results: Sequence[SMCResult]) -> SMCResult:
+    """Independent replicates as one result: averaged in the linear domain, so that the evidence stays unbiased."""
+    if len(results) == 1:
+        return results[0]
+    shift = float(np.log(len(results)))
+
+    def mean(values: Sequence[float]) -> float:
+        return log_sum_exp(np.array(values)) - shift
+
+    sequences = merge_sequences([replace(s, log_weight=s.log_weight - shift) for r in results for s in r.sequences])
+    censored = mean([r.log_censored_mass for r in results])
+    rejected = mean([r.log_rejected_mass for r in results])
+    unexplored = mean([r.log_unexplored_mass for r in results])
+    evidence = [r.log_evidence for r in results if r.log_evidence is not None]
+    return replace(
+        results[0],
+        sequences=sequences,
+        status=status_of(sequences, censored, rejected, unexplored),
+        log_evidence=mean(evidence) if len(evidence) == len(results) else None,
+        log_censored_mass=censored,
+        log_unexplored_mass=unexplored,
+        log_rejected_mass=rejected,
+        log_dead_mass=mean([r.log_dead_mass for r in results]),
+        ess=ess_of(sequences),
+        cost=sum((r.cost for r in results), Cost()),
+        log_evidence_replicates=tuple(evidence),
+    )
+
+
+def merge_sequences(sequences: Sequence[FinishedSequence]) -> tuple[FinishedSequence, ...]:
+    """Heaviest first; entries of equal tokens and equal particle weight become one with the counts added."""
+    merged: dict[tuple[tuple[int, ...], float], FinishedSequence] = {}
+    for s in sequences:
+        at = (s.tokens, s.log_weight)
+        merged[at] = replace(s, count=merged[at].count + s.count) if at in merged else s
+    return tuple(sorted(merged.values(), key=lambda s: (-s.log_mass, s.tokens)))

@@ -1,0 +1,460 @@
+"""Sequential Monte Carlo over token sequences under a constraint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from smc.branching import Branching, Enumerate, Offspring, Sample, Weights
+from smc.children import Children
+from smc.constraints.base import CompiledConstraint, Constraint, ConstraintRows
+from smc.draws import Draws, RandomDraws, generator
+from smc.errors import OptionError, PromptError, SMCError, one_of
+from smc.models.base import LanguageModel, ModelRows, Prompt
+from smc.population import Lineage, Population
+from smc.potentials import Potential, ProductRows
+from smc.proposal import Proposal
+from smc.resampling import ANCESTOR_SCHEMES, log_sum_exp
+from smc.result import Cost, FinishedSequence, SMCResult, TraceRow, combine, ess_of, merge_sequences, status_of
+
+
+@dataclass(frozen=True)
+class Job:
+    """One prompt of many, with what differs from the sampler's own settings.
+
+    Attributes:
+        prompt: text, token ids or chat messages.
+        constraint, potentials: None for the sampler's own.
+        key: names the job; its random numbers derive from (seed, key, replicate) alone, never from its place.
+    """
+
+    prompt: Prompt
+    constraint: Constraint | None = None
+    potentials: Sequence[Potential] | None = None
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class State:
+    """A run between two steps. Frozen; but `step` consumes the rows, so step each state once.
+
+    Attributes:
+        step: tokens generated so far.
+        population: the live prefixes.
+        finished: sequences that ended, with absolute weights.
+        trace: one row a step.
+        log_rejected, log_dead: mass refused by the validator, and mass that ran into dead ends.
+        log_unexplored: bound on the mass that early stopping left behind; minus infinity while running.
+    """
+
+    step: int
+    population: Population
+    finished: tuple[FinishedSequence, ...]
+    trace: tuple[TraceRow, ...]
+    log_rejected: float
+    log_dead: float
+    log_unexplored: float
+    cost: Cost
+    key: str
+    draws: Draws
+    model_rows: ModelRows
+    constraint_rows: ConstraintRows
+    potential_rows: ProductRows
+    refused: bool = False
+
+    @property
+    def log_finished_mass(self) -> float:
+        """log of the mass that has finished: the running estimate of the evidence."""
+        return log_sum_exp(np.array([s.log_mass for s in self.finished]))
+
+
+class SMCSampler:
+    """Samples a language model's posterior under a constraint, p(y) 1[y in L] phi(y) / Z.
+
+    One step, in the textbook's words: *generate* the children of every live prefix, *branch* to a properly weighted
+    choice of them, *reweight* by the potentials, *resample*. E[exp(result.log_evidence)] = Z.
+
+    Args:
+        model: any :class:`smc.models.LanguageModel`.
+        constraint: the language L; compiled here for the model's tokenizer.
+        n_particles: K.
+        branching: "enumerate" (all children compete with their exact masses; optimal resampling keeps the K best
+            places; the default) or "sample" (each particle draws a child; the reference).
+        resampling: for "sample": "systematic" (default), "multinomial", "stratified", "residual" or "ssp"; for
+            "enumerate": "optimal", the only one.
+        ess_threshold: "sample" resamples when the ESS falls below this share of the particles in play.
+        draws: for "sample": particles on one prefix draw jointly ("systematic") or apart ("independent").
+        finished: "retire" (a finished sequence leaves the population for good) or "compete" (it stays in resampling).
+        target_power: a in the target p(y)^a phi(y); above 1 sharpens towards search.
+        proposal: what "sample" draws from, if not the masked model itself.
+        potentials: soft conditions phi.
+        max_tokens: tokens before the stop. What is live then is censored and reported.
+        stop_fraction: end once the mass that could still finish is below this share of what has; 0 never ends early.
+        stop: "bound" reports the rest as `log_unexplored_mass`; "roulette" ends by Russian roulette, without bias.
+        seed: root of all randomness.
+        replicates: independent runs, averaged in the linear domain, which gives `log_evidence_error`.
+
+    Raises:
+        OptionError: an option value that does not exist or does not go with another.
+        ConstraintError: the constraint cannot be compiled for this model.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        constraint: Constraint,
+        *,
+        n_particles: int = 16,
+        branching: str | Branching = "enumerate",
+        resampling: str | None = None,
+        ess_threshold: float = 0.5,
+        draws: str = "systematic",
+        finished: str = "retire",
+        target_power: float = 1.0,
+        proposal: Proposal | None = None,
+        potentials: Sequence[Potential] = (),
+        max_tokens: int = 256,
+        stop_fraction: float = 1e-6,
+        stop: str = "bound",
+        seed: int = 0,
+        replicates: int = 1,
+    ):
+        self.model, self.constraint, self.potentials = model, constraint, tuple(potentials)
+        self.n_particles = at_least("n_particles", n_particles, 1)
+        self.max_tokens = at_least("max_tokens", max_tokens, 1)
+        self.replicates = at_least("replicates", replicates, 1)
+        self.seed = at_least("seed", seed, 0)
+        self.target_power = _in_range("target_power", target_power, target_power > 0, "above 0")
+        self.stop_fraction = _in_range("stop_fraction", stop_fraction, 0 <= stop_fraction < 1, "in [0, 1)")
+        self.stop = one_of("stop", stop, ["bound", "roulette"])
+        if isinstance(branching, str):
+            self.method = "smc" if branching == "enumerate" else "smc_sample"
+            self.branching = _branching(branching, n_particles, resampling, ess_threshold, draws, finished, proposal)
+        else:
+            self.method, self.branching = type(branching).__name__.lower(), branching
+        self._compiled = compiled(constraint, model)
+
+    # ------------------------------------------------------------------ running
+
+    def run(self, prompt: Prompt, key: str = "") -> SMCResult:
+        """Run to the end.
+
+        Args:
+            prompt: text, token ids, or chat messages.
+            key: names the run; random numbers derive from (seed, key, replicate).
+
+        Raises:
+            PromptError: the prompt is not one, or leaves no room for `max_tokens` in the model's context.
+            ModelError: the model returned NaN.
+        """
+        return combine([self._run_once(prompt, key, replicate) for replicate in range(self.replicates)])
+
+    def run_many(self, jobs: Sequence[Job]) -> list[SMCResult]:
+        """Run several jobs, one after the other; results as `run` gives for each alone."""
+        keys = [job.key for job in jobs if job.key]
+        if len(set(keys)) != len(keys):
+            raise OptionError("run_many: two jobs have the same key, so they would share their random numbers. Make keys distinct.")
+        samplers = [self._for_job(job) for job in jobs]  # compiles everything before the first long run
+        return [sampler.run(job.prompt, job.key) for sampler, job in zip(samplers, jobs, strict=True)]
+
+    def steps(self, prompt: Prompt, key: str = "", draws: Draws | None = None) -> Iterator[State]:
+        """Iterate over states, the initial one first, so that a caller can watch or stop a run.
+
+        ``sampler.result(state)`` gives the result so far; live mass counts as censored there.
+        """
+        state = self.init(prompt, key, draws=draws)
+        yield state
+        while not self.done(state):
+            state = self.step(state)
+            yield state
+
+    def init(self, prompt: Prompt, key: str = "", replicate: int = 0, draws: Draws | None = None) -> State:
+        """The state before the first step: all particles on the empty continuation."""
+        started = time.perf_counter()
+        ids = prompt_ids(self.model, prompt, self.max_tokens)
+        potential_rows = ProductRows.start(self.potentials, self.model.vocabulary)
+        return State(
+            step=0,
+            population=Population.initial(self.n_particles, float(potential_rows.log_prefix[0])),
+            finished=(),
+            trace=(),
+            log_rejected=-np.inf,
+            log_dead=-np.inf,
+            log_unexplored=-np.inf,
+            cost=Cost(tokens=max(len(ids) - 1, 0), seconds=time.perf_counter() - started),
+            key=key,
+            draws=draws if draws is not None else RandomDraws(generator(self.seed, key, replicate)),
+            model_rows=self.model.start(ids),
+            constraint_rows=self._compiled.start(),
+            potential_rows=potential_rows,
+        )
+
+    def done(self, state: State) -> bool:
+        """Whether nothing is live, max_tokens is reached, or the rest is negligible."""
+        return not len(state.population) or state.step > self.max_tokens or state.log_unexplored > -np.inf
+
+    def step(self, state: State) -> State:
+        """One step of every live particle. Consumes the rows of `state`."""
+        started = time.perf_counter()
+        population, draws = state.population, state.draws
+
+        # 1. generate: what the model thinks comes next, and what the constraint allows of it
+        log_probs = state.model_rows.log_probs
+        children = Children.of(log_probs, state.constraint_rows.allowed, self.model.vocabulary)
+        log_kept = children.log_kept().cpu().numpy()
+
+        # 2. branch: a properly weighted choice of children
+        pool = Weights(np.array([s.log_weight for s in state.finished]), np.array([s.count for s in state.finished], dtype=np.int64))
+        offspring = self.branching.branch(children.powered(self.target_power), population, pool, draws)
+
+        # 3. reweight by the potentials: ended sequences by their final value, the others by the running one
+        ended, log_rejected, refused = self._end(state, children, log_kept, offspring)
+        finished = _reweighted(state.finished, offspring.pool) + ended
+        potential_rows = state.potential_rows.advance(offspring.parents, offspring.tokens)
+        log_prefix = _checked(potential_rows.log_prefix)
+        live = offspring.live
+        if self.branching.proper:
+            gain = log_prefix - population.log_prefix[offspring.parents]
+            live = Weights(live.log_weight + gain, live.count)
+        keep = np.flatnonzero(live.log_weight > -np.inf)
+        ess = Population((), live.log_weight, live.count, log_prefix, 0).ess
+        in_play = population.in_play - int(offspring.stopped.count.sum())
+
+        # 4. resample
+        pool = Weights(np.array([s.log_weight for s in finished]), np.array([s.count for s in finished], dtype=np.int64))
+        resampled = self.branching.resample(live.take(keep), in_play, pool, draws)
+        if resampled is not None:
+            keep, live, in_play = keep[resampled.index], resampled.live, int(resampled.live.count.sum())
+            finished = _reweighted(finished, resampled.pool)
+        else:
+            live = live.take(keep)
+
+        # 5. move every kind of rows to the survivors
+        parents, tokens = offspring.parents[keep], offspring.tokens[keep]
+        log_p = children.gather(parents, tokens)
+        lineages = tuple(
+            population.lineages[parent].extend(int(token), float(lp), float(log_kept[parent]))
+            for parent, token, lp in zip(parents, tokens, log_p, strict=True)
+        )
+        state = replace(
+            state,
+            step=state.step + 1,
+            population=Population(lineages, live.log_weight, live.count, log_prefix[keep], in_play),
+            finished=finished,
+            log_rejected=np.logaddexp(state.log_rejected, log_rejected),
+            log_dead=np.logaddexp(state.log_dead, log_sum_exp(population.log_mass[log_kept == -np.inf])),
+            refused=state.refused or refused,
+            model_rows=state.model_rows.advance(parents, tokens),
+            constraint_rows=state.constraint_rows.advance(parents, tokens),
+            potential_rows=potential_rows if len(keep) == len(offspring.parents) else potential_rows.fork(keep),
+        )
+
+        # 6. account for the step, and see whether what is left is worth going on for
+        state = self._maybe_stop(state)
+        row = TraceRow(
+            step=state.step,
+            rows=len(state.population),
+            particles=int(state.population.count.sum()),
+            ess=ess,
+            log_live_mass=state.population.log_total,
+            log_finished_mass=state.log_finished_mass,
+            log_kept=log_sum_exp(population.log_mass + log_kept) - population.log_total,
+            resampled=resampled is not None,
+            dead=offspring.dead,
+        )
+        n = len(population)
+        cost = Cost(n, 1, n, n, 0, time.perf_counter() - started)
+        return replace(state, trace=(*state.trace, row), cost=state.cost + cost)
+
+    def result(self, state: State) -> SMCResult:
+        """The result of a state; live mass counts as censored unless early stopping has bounded it."""
+        stopped_early = state.log_unexplored > -np.inf
+        log_censored = -np.inf if stopped_early else state.population.log_total
+        sequences = merge_sequences([s for s in state.finished if s.log_weight > -np.inf])
+        status = status_of(sequences, log_censored, 0.0 if state.refused else -np.inf, state.log_unexplored)
+        return SMCResult(
+            method=self.method,
+            n_particles=self.n_particles,
+            sequences=sequences,
+            status=status,
+            weighted=self.branching.proper,
+            log_evidence=state.log_finished_mass if self.branching.proper else None,
+            log_censored_mass=log_censored,
+            log_unexplored_mass=state.log_unexplored if self.stop == "bound" else -np.inf,
+            log_rejected_mass=state.log_rejected,
+            log_dead_mass=state.log_dead,
+            ess=ess_of(sequences),
+            ess_kind="concentration" if isinstance(self.branching, Enumerate) else "sampling",
+            trace=state.trace,
+            cost=state.cost,
+            seed=self.seed,
+            key=state.key,
+        )
+
+    # ------------------------------------------------------------------ inside
+
+    def _run_once(self, prompt: Prompt, key: str, replicate: int) -> SMCResult:
+        state = self.init(prompt, key, replicate)
+        while not self.done(state):
+            state = self.step(state)
+        return self.result(state)
+
+    def _for_job(self, job: Job) -> SMCSampler:
+        if job.constraint is None and job.potentials is None:
+            return self
+        other = object.__new__(SMCSampler)
+        other.__dict__.update(self.__dict__)
+        if job.constraint is not None:
+            other.constraint, other._compiled = job.constraint, compiled(job.constraint, self.model)
+        if job.potentials is not None:
+            other.potentials = tuple(job.potentials)
+        return other
+
+    def _end(
+        self, state: State, children: Children, log_kept: np.ndarray, offspring: Offspring
+    ) -> tuple[tuple[FinishedSequence, ...], float, bool]:
+        """Turn ended particles into sequences: weigh by the potentials, ask the validator.
+
+        Returns the sequences with positive weight, the log mass that the validator refused, and whether anything
+        was refused at all.
+        """
+        rows, weights = offspring.stop_parents, offspring.stopped
+        if not len(rows):
+            return (), -np.inf, False
+        log_phi = _checked(state.potential_rows.log_complete(rows))
+        log_stop = children.log_stop.cpu().numpy()
+        ended, rejected = [], [-np.inf]
+        for i, row in enumerate(rows):
+            lineage: Lineage = state.population.lineages[row]
+            tokens = lineage.tokens()
+            data = self.model.vocabulary.spell(tokens)
+            log_weight = float(weights.log_weight[i])
+            if self.branching.proper:
+                log_weight += float(log_phi[i] - state.population.log_prefix[row])
+            log_mass = log_weight + float(np.log(weights.count[i]))
+            valid = self._compiled.accepts(data)
+            if not valid or (log_phi[i] == -np.inf and not self.branching.proper):
+                rejected.append(log_mass)
+            elif log_weight > -np.inf:
+                log_prob = lineage.log_prob + float(log_stop[row])
+                ended.append(
+                    FinishedSequence(
+                        tokens=tokens,
+                        data=data,
+                        log_weight=log_weight,
+                        count=int(weights.count[i]),
+                        log_prob=log_prob,
+                        kept_path=(*lineage.kept_path(), float(log_kept[row])),
+                        log_potential=float(log_phi[i]),
+                        log_target=self.target_power * log_prob + float(log_phi[i]),
+                    )
+                )
+        return tuple(ended), log_sum_exp(np.array(rejected)), len(ended) < len(rows)
+
+    def _maybe_stop(self, state: State) -> State:
+        """Early stop once the mass that could still finish is negligible; by roulette if the caller wants no bias."""
+        population = state.population
+        if not self.branching.proper or self.stop_fraction == 0 or not len(population) or not state.finished:
+            return state
+        limit = np.log(self.stop_fraction) + state.log_finished_mass
+        if self.stop == "roulette":
+            log_survive = population.log_total - limit
+            if log_survive >= 0:
+                return state
+            if state.draws.bernoulli(float(np.exp(log_survive))):
+                return replace(state, population=replace(population, log_weight=population.log_weight - log_survive))
+            return replace(state, log_unexplored=population.log_total)
+        if self.target_power < 1:
+            return state  # sequences may then weigh more than the prefix that they come from
+        log_bound = log_sum_exp(population.log_mass - population.log_prefix) + sum(p.log_bound for p in self.potentials)
+        return replace(state, log_unexplored=float(log_bound)) if log_bound < limit else state
+
+
+def compiled(constraint: Constraint, model: LanguageModel) -> CompiledConstraint:
+    """Compile a constraint for a model's vocabulary.
+
+    Raises:
+        ConstraintError, EmptyLanguageError: see :meth:`Constraint.compile`.
+        OptionError: not a constraint at all.
+    """
+    if not isinstance(constraint, Constraint):
+        raise OptionError(
+            f"The constraint is a {type(constraint).__name__}, which is not a constraint. Wrap it: JSONSchema(...) for a schema, "
+            "Regex(...) for a pattern, EBNF(...) or GBNF(...) for a grammar, Choice([...]) for a list."
+        )
+    return constraint.compile(model.vocabulary)
+
+
+def prompt_ids(model: LanguageModel, prompt: Prompt, max_tokens: int) -> tuple[int, ...]:
+    """Encode a prompt and see that it fits.
+
+    Raises:
+        PromptError: the prompt and `max_tokens` together exceed the model's context.
+    """
+    ids = model.encode(prompt)
+    limit = model.context_length
+    if limit is not None and len(ids) + max_tokens > limit:
+        room = limit - len(ids)
+        remedy = f"Set max_tokens to at most {room}, or shorten the prompt." if room > 0 else "Shorten the prompt."
+        raise PromptError(
+            f"The prompt has {len(ids)} tokens and max_tokens is {max_tokens}, together more than the model's context of {limit}. {remedy}"
+        )
+    return ids
+
+
+def at_least(option: str, value: Any, least: int) -> int:
+    """A whole number of at least `least`, or an OptionError."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise OptionError(f"{option} must be a whole number of at least {least}, not {value!r}.")
+    return int(value)
+
+
+def _in_range(option: str, value: float, fits: bool, allowed: str) -> float:
+    if not fits:
+        raise OptionError(f"{option} must be {allowed}, not {value!r}.")
+    return float(value)
+
+
+def _branching(
+    name: str, n_particles: int, resampling: str | None, ess_threshold: float, draws: str, finished: str, proposal: Proposal | None
+) -> Branching:
+    """Build a branching from option values, refusing combinations that mean nothing."""
+    one_of("branching", name, ["enumerate", "sample"])
+    one_of("draws", draws, ["systematic", "independent"])
+    compete = one_of("finished", finished, ["retire", "compete"]) == "compete"
+    _in_range("ess_threshold", ess_threshold, 0 <= ess_threshold <= 1, "in [0, 1]")
+    one_of("resampling", resampling or "optimal", ["optimal", *ANCESTOR_SCHEMES])
+    if name == "enumerate":
+        if resampling not in (None, "optimal"):
+            raise OptionError(
+                f"resampling={resampling!r} belongs to branching='sample'; branching='enumerate' chooses by 'optimal' resampling."
+            )
+        if proposal is not None and not proposal.is_plain:
+            raise OptionError("proposal shapes what branching='sample' draws; branching='enumerate' draws nothing from the model.")
+        return Enumerate(n_particles, compete)
+    if resampling == "optimal":
+        raise OptionError(
+            "resampling='optimal' of K particles to K is the identity, so it does nothing under branching='sample'. "
+            f"Choose one of {', '.join(ANCESTOR_SCHEMES)}, or branching='enumerate'."
+        )
+    scheme = ANCESTOR_SCHEMES[resampling or "systematic"]
+    return Sample(n_particles, scheme, ess_threshold, draws == "systematic", compete, proposal or Proposal())
+
+
+def _reweighted(finished: tuple[FinishedSequence, ...], weights: Weights | None) -> tuple[FinishedSequence, ...]:
+    """The pool with new weights; what was not chosen goes."""
+    if weights is None:
+        return finished
+    pairs = zip(finished, weights.log_weight, weights.count, strict=True)
+    return tuple(replace(s, log_weight=float(w), count=int(n)) for s, w, n in pairs if n > 0)
+
+
+def _checked(log_phi: np.ndarray) -> np.ndarray:
+    """Potential values, unless one of them is no weight."""
+    if np.isnan(log_phi).any() or (log_phi == np.inf).any():
+        raise SMCError("A potential returned NaN or plus infinity. It must return a finite log value, or minus infinity for 'never'.")
+    return log_phi
