@@ -18,7 +18,7 @@ from smc.children import Children
 from smc.draws import Draws, invert
 from smc.population import Population
 from smc.proposal import Proposal
-from smc.resampling import effective_sample_size, log_sum_exp, optimal
+from smc.resampling import Candidates, effective_sample_size, log_sum_exp, optimal
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,13 @@ class Sample:
     proper: bool = True
 
     def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
-        log_target = children.joined()
-        log_norm = torch.logsumexp(log_target, dim=1).cpu().numpy()
+        log_norm = children.log_kept
         alive = np.flatnonzero(log_norm > -np.inf)
-        log_target = log_target[torch.as_tensor(alive, device=log_target.device)]
-        log_q = self.proposal.shape(log_target)
+        here = torch.as_tensor(alive, device=children.log_token.device)
+        target = children.relative[here]
+        law = target if self.proposal.is_plain else self.proposal.shape(torch.log(target)).exp()
 
-        row, column = self._draw(torch.exp(log_q), population.count[alive], draws)
+        row, column = self._draw(law, population.count[alive], draws)
         (row, column), count = _grouped(row, column)
         parents = alive[row]
         if not self.proper:
@@ -141,26 +141,26 @@ class Sample:
         elif self.proposal.is_plain:  # the target over its normaliser: the weight is the normaliser, free of rounding
             gain = log_norm[parents]
         else:
-            gain = _at(log_target, row, column) - _at(log_q, row, column)
+            total = law.sum(dim=1, dtype=torch.float64).cpu().numpy()[row]
+            gain = np.log(_at(target, row, column)) + children.shift[parents] - np.log(_at(law, row, column) / total)
         weights = Weights(population.log_weight[parents] + gain, count)
-        stop_column = log_target.shape[1] - 1
+        stop_column = law.shape[1] - 1
         live, stop = np.flatnonzero(column != stop_column), np.flatnonzero(column == stop_column)
         dead = int(population.count.sum() - population.count[alive].sum())
         return Offspring(parents[live], column[live], weights.take(live), parents[stop], weights.take(stop), dead=dead)
 
-    def _draw(self, probs: torch.Tensor, count: np.ndarray, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
+    def _draw(self, law: torch.Tensor, count: np.ndarray, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
         """One child for each particle: (row, column), both [sum of count]."""
         rows = np.repeat(np.arange(len(count)), count)
         if not self.joint:
-            return rows, draws.categorical(probs, rows)
-        single = np.flatnonzero(count == 1)
+            return rows, draws.categorical(law, rows)
         columns = np.empty(len(rows), dtype=np.int64)
-        columns[count[rows] == 1] = draws.categorical(probs, single) if len(single) else []
+        columns[count[rows] == 1] = draws.categorical(law, np.flatnonzero(count == 1))
         for row in np.flatnonzero(count > 1):
             n = int(count[row])
-            cumulative = probs[row].cumsum(dim=0)
+            cumulative = law[row].cumsum(dim=0, dtype=torch.float64)
             cumulative = cumulative * (n / cumulative[-1])
-            points = draws.offset(cumulative) + np.arange(n)
+            points = draws.offset(cumulative.cpu().numpy) + np.arange(n)
             columns[rows == row] = invert(cumulative[None], np.zeros(n, dtype=np.int64), points)
         return rows, columns
 
@@ -196,34 +196,23 @@ class Enumerate:
     proper: ClassVar[bool] = True
 
     def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
-        device, width = children.log_token.device, children.log_token.shape[1]
-        log_mass = torch.as_tensor(population.log_mass, device=device)
-        token_mass = (children.log_token + log_mass[:, None]).flatten()
-        stop_mass = children.log_stop + log_mass
-        stop_any = torch.isfinite(children.log_stop).cpu().numpy()
-        dead = int((~stop_any & ~torch.isfinite(children.log_token).any(dim=1).cpu().numpy()).sum())
+        stop_mass = population.log_mass + children.log_stop
+        dead = int((children.log_kept == -np.inf).sum())
         if not self.compete:
-            index, log_weight = optimal(token_mass, self.n_particles, draws)
-            stops = np.flatnonzero(stop_any)
-            stopped = Weights.singles(stop_mass.cpu().numpy()[stops])
-            return Offspring(index // width, index % width, Weights.singles(log_weight), stops, stopped, dead=dead)
+            kept = optimal(Candidates(children.log_token, population.log_mass, np.empty(0)), self.n_particles, draws)
+            stops = np.flatnonzero(children.log_stop > -np.inf)
+            stopped = Weights.singles(stop_mass[stops])
+            return Offspring(kept.rows, kept.columns, Weights.singles(kept.log_mass), stops, stopped, dead=dead)
 
-        pool_mass = torch.as_tensor(pool.log_mass, device=device)
-        index, log_weight = optimal(torch.cat([token_mass, stop_mass, pool_mass]), self.n_particles, draws)
-        first_stop, first_pool = len(token_mass), len(token_mass) + len(stop_mass)
-        is_live, is_pool = index < first_stop, index >= first_pool
-        is_stop = ~is_live & ~is_pool
+        others = np.concatenate([stop_mass, pool.log_mass])
+        kept = optimal(Candidates(children.log_token, population.log_mass, others), self.n_particles, draws)
+        is_stop = kept.others < len(stop_mass)
         survivors = Weights(np.full(len(pool), -np.inf), np.zeros(len(pool), dtype=np.int64))
-        survivors.log_weight[index[is_pool] - first_pool] = log_weight[is_pool]
-        survivors.count[index[is_pool] - first_pool] = 1
+        at = kept.others[~is_stop] - len(stop_mass)
+        survivors.log_weight[at], survivors.count[at] = kept.log_mass_others[~is_stop], 1
+        stopped = Weights.singles(kept.log_mass_others[is_stop])
         return Offspring(
-            index[is_live] // width,
-            index[is_live] % width,
-            Weights.singles(log_weight[is_live]),
-            index[is_stop] - first_stop,
-            Weights.singles(log_weight[is_stop]),
-            survivors,
-            dead,
+            kept.rows, kept.columns, Weights.singles(kept.log_mass), kept.others[is_stop], stopped, survivors, dead
         )
 
     def resample(self, live: Weights, in_play: int, pool: Weights, draws: Draws) -> Resampled | None:
@@ -237,9 +226,9 @@ class Argmax:
     proper: ClassVar[bool] = False
 
     def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
-        best = children.joined().max(dim=1)
+        best = children.relative.max(dim=1)
         column = best.indices.cpu().numpy()
-        alive = torch.isfinite(best.values).cpu().numpy()
+        alive = children.log_kept > -np.inf
         stop_column = children.log_token.shape[1]
         live, stop = np.flatnonzero(alive & (column != stop_column)), np.flatnonzero(alive & (column == stop_column))
         weights = Weights(population.log_weight, population.count)
@@ -262,4 +251,5 @@ def _grouped(row: np.ndarray, column: np.ndarray) -> tuple[tuple[np.ndarray, np.
 
 def _at(table: torch.Tensor, row: np.ndarray, column: np.ndarray) -> np.ndarray:
     device = table.device
-    return table[torch.as_tensor(row, device=device), torch.as_tensor(column, device=device)].cpu().numpy()
+    at = torch.as_tensor(row, device=device), torch.as_tensor(column, device=device)
+    return table[at].double().cpu().numpy()

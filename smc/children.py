@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -14,16 +15,16 @@ from smc.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class Children:
-    """Log probabilities of what may come next, in float64 on the model's device.
+    """Log probabilities of what may come next. Tokens stay in the model's dtype; sums over them are float64.
 
     Attributes:
-        log_token: [R, V] log p of each token that extends the row; minus infinity where the mask forbids it and at
-            stop tokens.
+        log_token: [R, V] log p of each token that extends the row, on the model's device; minus infinity where the mask
+            forbids it and at stop tokens.
         log_stop: [R] log p of the stop event, several stop tokens added up; minus infinity where the row may not stop.
     """
 
     log_token: torch.Tensor
-    log_stop: torch.Tensor
+    log_stop: np.ndarray
 
     @staticmethod
     def of(log_probs: torch.Tensor, packed_mask: torch.Tensor, vocabulary: Vocabulary) -> Children:
@@ -42,9 +43,9 @@ class Children:
                 "implementation, and check that the weights were loaded whole."
             )
         allowed = unpack(packed_mask, log_probs.shape[1], log_probs.device)
-        masked = torch.where(allowed, log_probs.double(), -torch.inf)
+        masked = torch.where(allowed, log_probs, -torch.inf)
         stops = list(vocabulary.stop_ids)
-        log_stop = torch.logsumexp(masked[:, stops], dim=1)
+        log_stop = torch.logsumexp(masked[:, stops].double(), dim=1).cpu().numpy()
         masked[:, stops] = -torch.inf
         return Children(masked, log_stop)
 
@@ -52,15 +53,29 @@ class Children:
         """Children under p^power: tokens p^a, the stop event (sum of its tokens' p)^a."""
         return self if power == 1 else Children(self.log_token * power, self.log_stop * power)
 
-    def log_kept(self) -> torch.Tensor:
-        """[R] log Z_t: the log of the mass that survives the mask, the stop event included."""
-        return torch.logaddexp(torch.logsumexp(self.log_token, dim=1), self.log_stop)
+    @cached_property
+    def shift(self) -> np.ndarray:
+        """[R] the largest log p of a row's children; 0 where it has none."""
+        top = np.maximum(self.log_token.max(dim=1).values.double().cpu().numpy(), self.log_stop)
+        return np.where(top > -np.inf, top, 0.0)
 
-    def joined(self) -> torch.Tensor:
-        """[R, V + 1]: the tokens, then the stop event as the last column."""
-        return torch.cat([self.log_token, self.log_stop[:, None]], dim=1)
+    @cached_property
+    def relative(self) -> torch.Tensor:
+        """[R, V + 1]: exp(log p - shift) of the tokens, and of the stop event as the last column."""
+        table = self.log_token.new_empty((self.log_token.shape[0], self.log_token.shape[1] + 1))
+        shift = torch.as_tensor(self.shift, dtype=table.dtype, device=table.device)[:, None]
+        torch.exp(self.log_token - shift, out=table[:, :-1])
+        table[:, -1] = torch.as_tensor(np.exp(self.log_stop - self.shift), device=table.device)
+        return table
+
+    @cached_property
+    def log_kept(self) -> np.ndarray:
+        """[R] log Z_t: the log of the mass that survives the mask, the stop event included."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.relative.sum(dim=1, dtype=torch.float64).cpu().numpy()) + self.shift
 
     def gather(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """[N] log p of the given tokens of the given rows."""
         device = self.log_token.device
-        return self.log_token[torch.as_tensor(rows, device=device), torch.as_tensor(tokens, device=device)].cpu().numpy()
+        at = torch.as_tensor(rows, device=device), torch.as_tensor(tokens, device=device)
+        return self.log_token[at].double().cpu().numpy()

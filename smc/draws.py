@@ -8,6 +8,7 @@ outcome. So a test can replace the generator by one that visits every outcome wi
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -17,11 +18,11 @@ import torch
 class Draws(Protocol):
     """Source of random outcomes."""
 
-    def categorical(self, probs: torch.Tensor, rows: np.ndarray) -> np.ndarray:
-        """Independent draws, the i-th from the law ``probs[rows[i]]``.
+    def categorical(self, weights: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+        """Independent draws, the i-th from the law proportional to ``weights[rows[i]]``.
 
         Args:
-            probs: [R, C] float64, each row sums to 1.
+            weights: [R, C] non-negative, each row with a positive sum.
             rows: [N] int, the row that each draw comes from.
 
         Returns:
@@ -33,10 +34,11 @@ class Draws(Protocol):
         """True with probability p."""
         ...
 
-    def offset(self, cumulative: np.ndarray | torch.Tensor) -> float:
+    def offset(self, cumulative: Callable[[], np.ndarray]) -> float:
         """A uniform u in [0, 1) for systematic sampling.
 
-        What is done with u must be constant while no point u + i (i an integer) crosses a value of `cumulative` [C].
+        What is done with u must be constant while no point u + i (i an integer) crosses a value of ``cumulative()``.
+        That is a function because only a test needs the values.
         """
         ...
 
@@ -47,14 +49,16 @@ class RandomDraws:
     def __init__(self, generator: np.random.Generator):
         self._generator = generator
 
-    def categorical(self, probs: torch.Tensor, rows: np.ndarray) -> np.ndarray:
-        cumulative = probs.cumsum(dim=1)
-        return invert(cumulative / cumulative[:, -1:], rows, self._generator.random(len(rows)))
+    def categorical(self, weights: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+        used, local = np.unique(rows, return_inverse=True)
+        cumulative = weights[torch.as_tensor(used, device=weights.device)].cumsum(dim=1, dtype=torch.float64)
+        totals = cumulative[:, -1].cpu().numpy()
+        return invert(cumulative, local, self._generator.random(len(rows)) * totals[local])
 
     def bernoulli(self, p: float) -> bool:
         return bool(self._generator.random() < p)
 
-    def offset(self, cumulative: np.ndarray | torch.Tensor) -> float:
+    def offset(self, cumulative: Callable[[], np.ndarray]) -> float:
         return float(self._generator.random())
 
 
@@ -64,24 +68,20 @@ def invert(cumulative: torch.Tensor, rows: np.ndarray, points: np.ndarray) -> np
     A column of probability zero is never returned, not even at a boundary.
 
     Args:
-        cumulative: [R, C] non-decreasing rows.
-        rows: [N] row of each point. points: [N], below the last cumulative value of its row.
+        cumulative: [R, C] non-decreasing rows, float64.
+        rows: [N] row of each point. points: [N], at most the last cumulative value of its row.
 
     Returns:
         [N] int columns.
     """
-    device = cumulative.device
-    order = np.argsort(rows, kind="stable")
     columns = np.empty(len(rows), dtype=np.int64)
-    starts = np.flatnonzero(np.diff(rows[order], prepend=-1))
-    for group in np.split(order, starts[1:]):
-        if not len(group):
-            continue
-        line = cumulative[int(rows[group[0]])].contiguous()
-        where = torch.searchsorted(line, torch.as_tensor(points[group], dtype=line.dtype, device=device), right=True)
+    for row in np.unique(rows):
+        here = rows == row
+        line = cumulative[int(row)]
+        where = torch.searchsorted(line, torch.as_tensor(points[here], dtype=line.dtype, device=line.device), right=True)
         # rounding may put a point at the very end: the last column with positive width is meant
         last = int(torch.searchsorted(line, line[-1]))
-        columns[group] = where.clamp(max=last).cpu().numpy()
+        columns[here] = where.clamp(max=last).cpu().numpy()
     return columns
 
 

@@ -121,8 +121,8 @@ def enumerate_posterior(
                 "of reach. Narrow the constraint, lower max_tokens, or raise max_rows."
             )
         children = Children.of(group.model_rows.log_probs, group.constraint_rows.allowed, model.vocabulary)
-        log_kept = children.log_kept().cpu().numpy()
-        log_stop = children.log_stop.cpu().numpy()
+        log_kept = children.log_kept
+        log_stop = children.log_stop
 
         # sequences that end here
         stops = np.flatnonzero(log_stop > -np.inf)

@@ -4,17 +4,20 @@ Two families, both pure functions over :class:`smc.draws.Draws`:
 
 - *Ancestor schemes* turn expected offspring numbers (N times the normalised weights) into offspring counts with exactly
   those expectations. Afterwards all particles weigh the same.
-- *Optimal resampling* (Fearnhead and Clifford, 2003) picks at most K distinct candidates out of many, with exact weights.
+- *Optimal resampling* (Fearnhead and Clifford, 2003) picks at most K distinct candidates out of many, each with its
+  own weight.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
-from smc.draws import Draws
+from smc.draws import Draws, invert
 
 
 def log_sum_exp(values: np.ndarray) -> float:
@@ -46,14 +49,13 @@ def multinomial(expected: np.ndarray, draws: Draws) -> np.ndarray:
         [R] int offspring counts that sum to N, with mean `expected`.
     """
     n = _total(expected)
-    probs = torch.from_numpy(expected / expected.sum())[None]
-    return np.bincount(draws.categorical(probs, np.zeros(n, dtype=np.int64)), minlength=len(expected))
+    return np.bincount(draws.categorical(torch.from_numpy(expected)[None], np.zeros(n, dtype=np.int64)), minlength=len(expected))
 
 
 def systematic(expected: np.ndarray, draws: Draws) -> np.ndarray:
     """One uniform, N equally spaced points (Kitagawa, 1996)."""
     cumulative = _cumulative(expected)
-    points = draws.offset(cumulative) + np.arange(_total(expected))
+    points = draws.offset(lambda: cumulative) + np.arange(_total(expected))
     return np.bincount(_invert(cumulative, points), minlength=len(expected))
 
 
@@ -61,7 +63,7 @@ def stratified(expected: np.ndarray, draws: Draws) -> np.ndarray:
     """One uniform in each of N strata (Kitagawa, 1996)."""
     cumulative = _cumulative(expected)
     n = _total(expected)
-    points = np.array([i + draws.offset(np.clip(cumulative - i, 0.0, 1.0)) for i in range(n)])
+    points = np.array([i + draws.offset(partial(np.clip, cumulative - i, 0.0, 1.0)) for i in range(n)])
     return np.bincount(_invert(cumulative, points), minlength=len(expected))
 
 
@@ -120,44 +122,115 @@ ANCESTOR_SCHEMES: dict[str, Callable[[np.ndarray, Draws], np.ndarray]] = {
 }
 
 
-def optimal(log_mass: torch.Tensor, k: int, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
+@dataclass(frozen=True)
+class Candidates:
+    """Weighted, distinct candidates: a table of children and a list of others beside it.
+
+    Attributes:
+        log_table: [R, V] log masses up to the row's own shift; minus infinity marks what cannot be chosen.
+        log_shift: [R] float64; candidate (r, v) has log mass ``log_table[r, v] + log_shift[r]``.
+        log_others: [E] float64 log masses.
+    """
+
+    log_table: torch.Tensor
+    log_shift: np.ndarray
+    log_others: np.ndarray
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What optimal resampling kept: table entries (row, column) and others (position), each with a new log mass."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    log_mass: np.ndarray
+    others: np.ndarray
+    log_mass_others: np.ndarray
+
+
+def optimal(candidates: Candidates, k: int, draws: Draws) -> Kept:
     """Optimal resampling of weighted, distinct candidates (Fearnhead and Clifford, 2003).
 
     A candidate of mass m survives with probability min(1, m / c) and then has mass max(m, c), where the threshold c
     solves sum of min(1, m / c) = k. Of all unbiased schemes that keep at most k candidates this one has the least
     expected squared error of the masses. If no more than k candidates have mass, all survive untouched.
 
-    The threshold is found in the log domain: a tail whose masses underflow beside the largest one still has its c.
+    The table is never sorted, only passed over: its k largest entries are found row by row, and the points of the
+    systematic draw pick a row first and an entry of it then. Masses stay in the log domain until they are taken
+    relative to the largest of their row, so a tail that underflows beside a heavy candidate still has its own c.
 
     Args:
-        log_mass: [N] float64 log masses (nats); minus infinity marks what cannot be chosen.
-        k: the most candidates to keep, at least 1.
+        candidates: R x V + E of them.
+        k: the most to keep, at least 1.
         draws: one systematic offset, used only if more than k candidates have mass.
-
-    Returns:
-        indices [M] int (increasing) and their new log masses [M] float64, M <= k.
     """
-    index = torch.nonzero(log_mass > -torch.inf)[:, 0]
-    values = log_mass[index]
-    if len(index) <= k:
-        return index.cpu().numpy(), values.cpu().numpy()
+    table, width = candidates.log_table, candidates.log_table.shape[1]
+    # one more than k of each row, so that at most k finite ones here means at most k at all
+    best = torch.topk(table, min(k + 1, width), dim=1)
+    values = best.values.double().cpu().numpy() + candidates.log_shift[:, None]
+    flat = (best.indices.cpu().numpy() + width * np.arange(len(values))[:, None]).ravel()
+    log_mass = np.concatenate([values.ravel(), candidates.log_others])
+    index = np.concatenate([flat, table.numel() + np.arange(len(candidates.log_others))])
+    heavy = np.argsort(-log_mass, kind="stable")[:k]
+    heavy = heavy[log_mass[heavy] > -np.inf]
+    if (log_mass > -np.inf).sum() <= k:
+        return _kept(index[heavy], log_mass[heavy], table)
 
-    top, where = torch.topk(values, k)  # only the k largest can exceed the threshold
-    below = torch.ones(len(values), dtype=torch.bool, device=values.device)
-    below[where] = False
-    n_sure, log_threshold = _threshold(top.cpu().numpy(), float(torch.logsumexp(values[below], dim=0)), k)
+    # what lies beside the k heaviest: the rest of the table row by row, the rest of the others one by one
+    in_table = index[heavy] < table.numel()
+    rest = table.flatten().clone()
+    rest[torch.as_tensor(index[heavy[in_table]], device=table.device)] = -torch.inf
+    rest = rest.view_as(table)
+    top = rest.max(dim=1, keepdim=True).values
+    top = torch.where(torch.isfinite(top), top, 0.0)
+    relative = torch.exp(rest - top)
+    with np.errstate(divide="ignore"):
+        row_sum = relative.sum(dim=1, dtype=torch.float64).cpu().numpy()
+        log_rows = np.log(row_sum) + top[:, 0].double().cpu().numpy() + candidates.log_shift
+    light_others = np.setdiff1d(np.arange(len(candidates.log_others)), index[heavy[~in_table]] - table.numel())
+    log_rest = log_sum_exp(np.concatenate([log_rows, candidates.log_others[light_others]]))
 
-    below[where[n_sure:]] = True
-    small = torch.nonzero(below)[:, 0]
+    n_sure, _ = _threshold(log_mass[heavy], log_rest, k)
+    sure, open_ = heavy[:n_sure], heavy[n_sure:]
+
+    # systematic points over: heavy ones that are not sure, light others, rows of the table
+    singles = np.concatenate([log_mass[open_], candidates.log_others[light_others]])
+    single_index = np.concatenate([index[open_], table.numel() + light_others])
+    log_parts = np.concatenate([singles, log_rows])
     n_picked = k - n_sure
-    cumulative = torch.exp(values[small] - log_threshold).clamp(max=1.0).cumsum(dim=0)
-    cumulative = cumulative * (n_picked / cumulative[-1])
-    points = draws.offset(cumulative) + torch.arange(n_picked, dtype=cumulative.dtype, device=cumulative.device)
-    picked = torch.searchsorted(cumulative, points, right=True).clamp(max=len(small) - 1).unique()
+    log_c = log_sum_exp(log_parts) - np.log(n_picked)
+    ends = np.cumsum(np.exp(log_parts - log_c))
+    ends *= n_picked / ends[-1]
 
-    chosen = torch.cat([where[:n_sure], small[picked]]).sort().values
-    new = values[chosen].clamp(min=log_threshold)
-    return index[chosen].cpu().numpy(), new.cpu().numpy()
+    def all_ends() -> np.ndarray:
+        """Cumulative values of every single candidate, for draws that visit all outcomes."""
+        starts = np.concatenate([[0.0], ends])[len(singles) : -1]
+        inside = relative.cumsum(dim=1, dtype=torch.float64).cpu().numpy()
+        scale = np.divide(np.diff(ends, prepend=0.0)[len(singles) :], row_sum, out=np.zeros_like(row_sum), where=row_sum > 0)
+        return np.concatenate([ends[: len(singles)], (starts[:, None] + inside * scale[:, None]).ravel()])
+
+    points = draws.offset(all_ends) + np.arange(n_picked)
+    part = _invert(ends, points)
+    is_single = part < len(singles)
+    row = part[~is_single] - len(singles)
+    start = np.concatenate([[0.0], ends])[part[~is_single]]
+    share = (points[~is_single] - start) / (ends[part[~is_single]] - start)
+    used, local = np.unique(row, return_inverse=True)
+    cumulative = relative[torch.as_tensor(used, device=table.device)].cumsum(dim=1, dtype=torch.float64)
+    column = invert(cumulative, local, share * cumulative[:, -1].cpu().numpy()[local]) if len(row) else row
+    picked = np.unique(np.concatenate([single_index[part[is_single]], row * width + column]))
+    return _kept(
+        np.concatenate([index[sure], picked]), np.concatenate([log_mass[sure], np.full(len(picked), log_c)]), table
+    )
+
+
+def _kept(index: np.ndarray, log_mass: np.ndarray, table: torch.Tensor) -> Kept:
+    """Split a flat index into table entries and others, each in increasing order."""
+    order = np.argsort(index, kind="stable")
+    index, log_mass = index[order], log_mass[order]
+    inside = index < table.numel()
+    rows, columns = np.divmod(index[inside], table.shape[1])
+    return Kept(rows, columns, log_mass[inside], index[~inside] - table.numel(), log_mass[~inside])
 
 
 def _threshold(top: np.ndarray, log_rest: float, k: int) -> tuple[int, float]:

@@ -205,7 +205,7 @@ class SMCSampler:
         # 1. generate: what the model thinks comes next, and what the constraint allows of it
         log_probs = state.model_rows.log_probs
         children = Children.of(log_probs, state.constraint_rows.allowed, self.model.vocabulary)
-        log_kept = children.log_kept().cpu().numpy()
+        log_kept = children.log_kept
 
         # 2. branch: a properly weighted choice of children
         pool = Weights(np.array([s.log_weight for s in state.finished]), np.array([s.count for s in state.finished], dtype=np.int64))
@@ -326,7 +326,7 @@ class SMCSampler:
         if not len(rows):
             return (), -np.inf, False
         log_phi = _checked(state.potential_rows.log_complete(rows))
-        log_stop = children.log_stop.cpu().numpy()
+        log_stop = children.log_stop
         ended, rejected = [], [-np.inf]
         for i, row in enumerate(rows):
             lineage: Lineage = state.population.lineages[row]

@@ -36,10 +36,11 @@ class ScriptedDraws:
         self.probability *= float(probabilities[choice])
         return choice
 
-    def categorical(self, probs: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+    def categorical(self, weights: torch.Tensor, rows: np.ndarray) -> np.ndarray:
         columns = []
         for row in rows:
-            p = probs[int(row)].cpu().numpy()
+            p = weights[int(row)].double().cpu().numpy()
+            p = p / p.sum()
             possible = np.flatnonzero(p > 0)
             columns.append(possible[self._choose(p[possible])])
         return np.array(columns, dtype=np.int64)
@@ -49,9 +50,8 @@ class ScriptedDraws:
             return p >= 1
         return self._choose(np.array([1 - p, p])) == 1
 
-    def offset(self, cumulative: np.ndarray | torch.Tensor) -> float:
-        values = np.asarray(cumulative.cpu() if isinstance(cumulative, torch.Tensor) else cumulative, dtype=np.float64)
-        ends = np.unique(np.concatenate([[0.0, 1.0], values % 1.0]))
+    def offset(self, cumulative: Callable[[], np.ndarray]) -> float:
+        ends = np.unique(np.concatenate([[0.0, 1.0], cumulative() % 1.0]))
         width = np.diff(ends)
         real = np.flatnonzero(width > _NEGLIGIBLE)
         chosen = real[self._choose(width[real])]
