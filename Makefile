@@ -35,7 +35,8 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)
-	$(BIN)/python -m experiments.bench
+	$(BIN)/python -m experiments.bench.step
+	$(BIN)/python -m experiments.bench.evidence
 
 clean:
 	rm -rf .venv results/compare

@@ -17,7 +17,7 @@ import torch
 from smc.children import Children
 from smc.draws import Draws, invert
 from smc.population import Population
-from smc.proposal import Proposal
+from smc.proposal import PLAIN, Proposal
 from smc.resampling import Candidates, effective_sample_size, log_sum_exp, optimal
 
 
@@ -123,7 +123,7 @@ class Sample:
     ess_threshold: float
     joint: bool
     compete: bool
-    proposal: Proposal = Proposal()
+    proposal: Proposal = PLAIN
     proper: bool = True
 
     def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
@@ -176,7 +176,9 @@ class Sample:
         count = self.scheme(expected, draws)
         equal = Weights(np.full(len(everyone), total - np.log(self.n_particles)), count)
         survivors = np.flatnonzero(count[: len(live)])
-        return Resampled(survivors, equal.take(survivors), equal.take(np.arange(len(live), len(everyone))) if self.compete else pool)
+        return Resampled(
+            survivors, equal.take(survivors), equal.take(np.arange(len(live), len(everyone))) if self.compete else pool
+        )
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,9 @@ def invert(cumulative: torch.Tensor, rows: np.ndarray, points: np.ndarray) -> np
     for row in np.unique(rows):
         here = rows == row
         line = cumulative[int(row)]
-        where = torch.searchsorted(line, torch.as_tensor(points[here], dtype=line.dtype, device=line.device), right=True)
+        where = torch.searchsorted(
+            line, torch.as_tensor(points[here], dtype=line.dtype, device=line.device), right=True
+        )
         # rounding may put a point at the very end: the last column with positive width is meant
         last = int(torch.searchsorted(line, line[-1]))
         columns[here] = where.clamp(max=last).cpu().numpy()

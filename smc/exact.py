@@ -135,14 +135,17 @@ def enumerate_posterior(
                 rejected.append(log_target)
             elif log_target > -np.inf:
                 path = (*lineage.kept_path(), float(log_kept[row]))
-                finished.append(FinishedSequence(tokens, data, log_target, 1, log_prob, path, float(log_phi), log_target))
+                finished.append(
+                    FinishedSequence(tokens, data, log_target, 1, log_prob, path, float(log_phi), log_target)
+                )
 
         # prefixes that go on
         where = torch.nonzero(children.log_token > -torch.inf).cpu().numpy()
         parents, tokens_next = where[:, 0], where[:, 1]
         log_p = children.gather(parents, tokens_next)
         lineages = [
-            group.lineages[p].extend(int(t), float(lp), float(log_kept[p])) for p, t, lp in zip(parents, tokens_next, log_p, strict=True)
+            group.lineages[p].extend(int(t), float(lp), float(log_kept[p]))
+            for p, t, lp in zip(parents, tokens_next, log_p, strict=True)
         ]
         if group.length == max_tokens:
             censored.extend(target_power * lineage.log_prob for lineage in lineages)
@@ -168,11 +171,19 @@ def _split(
     starts = range(0, len(parents), batch_size)
     for start in starts:
         part = slice(start, start + batch_size)
-        needed, local = np.unique(parents[part], return_inverse=True)
-        kinds = (group.model_rows, group.constraint_rows, group.potential_rows)
-        if start == starts[-1]:
-            model_rows, constraint_rows, potential_rows = (kind.advance(parents[part], tokens[part]) for kind in kinds)
-        else:
-            model_rows, constraint_rows, potential_rows = (kind.fork(needed).advance(local, tokens[part]) for kind in kinds)
-        groups.append(_Group(tuple(lineages[part]), model_rows, constraint_rows, potential_rows, group.length + 1))
+        at, model_rows = parents[part], group.model_rows
+        constraint_rows, potential_rows = group.constraint_rows, group.potential_rows
+        if start != starts[-1]:
+            needed, at = np.unique(parents[part], return_inverse=True)
+            model_rows, constraint_rows = model_rows.fork(needed), constraint_rows.fork(needed)
+            potential_rows = potential_rows.fork(needed)
+        groups.append(
+            _Group(
+                tuple(lineages[part]),
+                model_rows.advance(at, tokens[part]),
+                constraint_rows.advance(at, tokens[part]),
+                potential_rows.advance(at, tokens[part]),
+                group.length + 1,
+            )
+        )
     return groups

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class Lineage:
     def kept_path(self) -> tuple[float, ...]:
         """log Z_t of each step."""
         totals = [0.0, *(node.log_kept for node in self._path())]
-        return tuple(after - before for before, after in zip(totals, totals[1:], strict=False))
+        return tuple(after - before for before, after in pairwise(totals))
 
 
 EMPTY = Lineage(None, -1, 0.0, 0.0)

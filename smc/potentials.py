@@ -77,7 +77,13 @@ class TextPotential:
 
 
 class _TextRows:
-    def __init__(self, potential: TextPotential, vocabulary: Vocabulary, texts: tuple[bytes, ...], values: np.ndarray | None = None):
+    def __init__(
+        self,
+        potential: TextPotential,
+        vocabulary: Vocabulary,
+        texts: tuple[bytes, ...],
+        values: np.ndarray | None = None,
+    ):
         self._potential, self._vocabulary, self._texts = potential, vocabulary, texts
         self.log_prefix = self._judge(potential.prefix, texts) if values is None else values
 

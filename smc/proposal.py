@@ -37,7 +37,7 @@ class Proposal:
     @property
     def is_plain(self) -> bool:
         """Whether it draws from the masked model itself."""
-        return self == Proposal()
+        return self == PLAIN
 
     def shape(self, log_target: torch.Tensor) -> torch.Tensor:
         """[R, C] log masses to [R, C] log probabilities of the proposal; rows without mass stay without."""
@@ -50,3 +50,6 @@ class Proposal:
             beyond = ordered.cumsum(dim=1) - ordered >= self.top_p  # the child that crosses the share is kept
             log_q = log_q.masked_fill(torch.zeros_like(beyond).scatter(1, order, beyond), -torch.inf)
         return log_q - torch.logsumexp(log_q, dim=1, keepdim=True)
+
+
+PLAIN = Proposal()

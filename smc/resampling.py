@@ -49,7 +49,9 @@ def multinomial(expected: np.ndarray, draws: Draws) -> np.ndarray:
         [R] int offspring counts that sum to N, with mean `expected`.
     """
     n = _total(expected)
-    return np.bincount(draws.categorical(torch.from_numpy(expected)[None], np.zeros(n, dtype=np.int64)), minlength=len(expected))
+    return np.bincount(
+        draws.categorical(torch.from_numpy(expected)[None], np.zeros(n, dtype=np.int64)), minlength=len(expected)
+    )
 
 
 def systematic(expected: np.ndarray, draws: Draws) -> np.ndarray:
@@ -206,7 +208,9 @@ def optimal(candidates: Candidates, k: int, draws: Draws) -> Kept:
         """Cumulative values of every single candidate, for draws that visit all outcomes."""
         starts = np.concatenate([[0.0], ends])[len(singles) : -1]
         inside = relative.cumsum(dim=1, dtype=torch.float64).cpu().numpy()
-        scale = np.divide(np.diff(ends, prepend=0.0)[len(singles) :], row_sum, out=np.zeros_like(row_sum), where=row_sum > 0)
+        scale = np.divide(
+            np.diff(ends, prepend=0.0)[len(singles) :], row_sum, out=np.zeros_like(row_sum), where=row_sum > 0
+        )
         return np.concatenate([ends[: len(singles)], (starts[:, None] + inside * scale[:, None]).ravel()])
 
     points = draws.offset(all_ends) + np.arange(n_picked)

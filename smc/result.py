@@ -197,7 +197,9 @@ class SMCResult:
         if not self.sequences:
             return []
         rng = generator(seed, "result.sample")
-        return [self.sequences[i].text for i in rng.choice(len(self.sequences), size=n, p=self.weights / self.weights.sum())]
+        return [
+            self.sequences[i].text for i in rng.choice(len(self.sequences), size=n, p=self.weights / self.weights.sum())
+        ]
 
     def best(self) -> FinishedSequence | None:
         """The sequence with the highest exact target p(y)^a phi(y), not the heaviest.
@@ -233,7 +235,9 @@ class SMCResult:
         return float(np.exp(good - everything)) if everything > -np.inf else 0.0
 
 
-def merged_by_key(sequences: Sequence[FinishedSequence], weights: np.ndarray, key: Callable[[str], Hashable] | None) -> dict:
+def merged_by_key(
+    sequences: Sequence[FinishedSequence], weights: np.ndarray, key: Callable[[str], Hashable] | None
+) -> dict:
     """Sum weights by string (or by key of the string), largest first."""
     merged: dict = defaultdict(float)
     for sequence, weight in zip(sequences, weights, strict=True):
@@ -241,7 +245,9 @@ def merged_by_key(sequences: Sequence[FinishedSequence], weights: np.ndarray, ke
     return dict(sorted(merged.items(), key=lambda item: -item[1]))
 
 
-def status_of(sequences: Sequence[FinishedSequence], log_censored: float, log_rejected: float, log_unexplored: float) -> Status:
+def status_of(
+    sequences: Sequence[FinishedSequence], log_censored: float, log_rejected: float, log_unexplored: float
+) -> Status:
     """Name how a run ended."""
     if sequences:
         if log_censored > -np.inf:

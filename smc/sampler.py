@@ -17,7 +17,7 @@ from smc.errors import OptionError, PromptError, SMCError, one_of
 from smc.models.base import LanguageModel, ModelRows, Prompt
 from smc.population import Lineage, Population
 from smc.potentials import Potential, ProductRows
-from smc.proposal import Proposal
+from smc.proposal import PLAIN, Proposal
 from smc.resampling import ANCESTOR_SCHEMES, log_sum_exp
 from smc.result import Cost, FinishedSequence, SMCResult, TraceRow, combine, ess_of, merge_sequences, status_of
 
@@ -157,7 +157,9 @@ class SMCSampler:
         """Run several jobs, one after the other; results as `run` gives for each alone."""
         keys = [job.key for job in jobs if job.key]
         if len(set(keys)) != len(keys):
-            raise OptionError("run_many: two jobs have the same key, so they would share their random numbers. Make keys distinct.")
+            raise OptionError(
+                "run_many: two jobs have the same key, so they would share their random numbers. Make keys distinct."
+            )
         samplers = [self._for_job(job) for job in jobs]  # compiles everything before the first long run
         return [sampler.run(job.prompt, job.key) for sampler, job in zip(samplers, jobs, strict=True)]
 
@@ -208,7 +210,10 @@ class SMCSampler:
         log_kept = children.log_kept
 
         # 2. branch: a properly weighted choice of children
-        pool = Weights(np.array([s.log_weight for s in state.finished]), np.array([s.count for s in state.finished], dtype=np.int64))
+        pool = Weights(
+            np.array([s.log_weight for s in state.finished]),
+            np.array([s.count for s in state.finished], dtype=np.int64),
+        )
         offspring = self.branching.branch(children.powered(self.target_power), population, pool, draws)
 
         # 3. reweight by the potentials: ended sequences by their final value, the others by the running one
@@ -225,7 +230,9 @@ class SMCSampler:
         in_play = population.in_play - int(offspring.stopped.count.sum())
 
         # 4. resample
-        pool = Weights(np.array([s.log_weight for s in finished]), np.array([s.count for s in finished], dtype=np.int64))
+        pool = Weights(
+            np.array([s.log_weight for s in finished]), np.array([s.count for s in finished], dtype=np.int64)
+        )
         resampled = self.branching.resample(live.take(keep), in_play, pool, draws)
         if resampled is not None:
             keep, live, in_play = keep[resampled.index], resampled.live, int(resampled.live.count.sum())
@@ -420,7 +427,13 @@ def _in_range(option: str, value: float, fits: bool, allowed: str) -> float:
 
 
 def _branching(
-    name: str, n_particles: int, resampling: str | None, ess_threshold: float, draws: str, finished: str, proposal: Proposal | None
+    name: str,
+    n_particles: int,
+    resampling: str | None,
+    ess_threshold: float,
+    draws: str,
+    finished: str,
+    proposal: Proposal | None,
 ) -> Branching:
     """Build a branching from option values, refusing combinations that mean nothing."""
     one_of("branching", name, ["enumerate", "sample"])
@@ -434,7 +447,9 @@ def _branching(
                 f"resampling={resampling!r} belongs to branching='sample'; branching='enumerate' chooses by 'optimal' resampling."
             )
         if proposal is not None and not proposal.is_plain:
-            raise OptionError("proposal shapes what branching='sample' draws; branching='enumerate' draws nothing from the model.")
+            raise OptionError(
+                "proposal shapes what branching='sample' draws; branching='enumerate' draws nothing from the model."
+            )
         return Enumerate(n_particles, compete)
     if resampling == "optimal":
         raise OptionError(
@@ -442,7 +457,7 @@ def _branching(
             f"Choose one of {', '.join(ANCESTOR_SCHEMES)}, or branching='enumerate'."
         )
     scheme = ANCESTOR_SCHEMES[resampling or "systematic"]
-    return Sample(n_particles, scheme, ess_threshold, draws == "systematic", compete, proposal or Proposal())
+    return Sample(n_particles, scheme, ess_threshold, draws == "systematic", compete, proposal or PLAIN)
 
 
 def _reweighted(finished: tuple[FinishedSequence, ...], weights: Weights | None) -> tuple[FinishedSequence, ...]:
@@ -456,5 +471,7 @@ def _reweighted(finished: tuple[FinishedSequence, ...], weights: Weights | None)
 def _checked(log_phi: np.ndarray) -> np.ndarray:
     """Potential values, unless one of them is no weight."""
     if np.isnan(log_phi).any() or (log_phi == np.inf).any():
-        raise SMCError("A potential returned NaN or plus infinity. It must return a finite log value, or minus infinity for 'never'.")
+        raise SMCError(
+            "A potential returned NaN or plus infinity. It must return a finite log value, or minus infinity for 'never'."
+        )
     return log_phi

@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+# one thread: tests are many small operations, which threads only slow down
+torch.set_num_threads(1)
 
 sys.path.insert(0, str(Path(__file__).parent / "exact"))
 

@@ -29,6 +29,13 @@ def greedy_masking(
     forbids counts as rejected.
     """
     sampler = SMCSampler(
-        model, constraint, n_particles=1, branching=Argmax(), potentials=potentials, max_tokens=max_tokens, stop_fraction=0, seed=seed
+        model,
+        constraint,
+        n_particles=1,
+        branching=Argmax(),
+        potentials=potentials,
+        max_tokens=max_tokens,
+        stop_fraction=0,
+        seed=seed,
     )
     return replace(sampler.run(prompt, key), method="greedy_masking")

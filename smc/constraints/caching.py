@@ -54,7 +54,9 @@ class CompileOnce(ABC):
                 "The vocabulary has no stop token, so no sequence can ever end: "
                 "name at least one in the generation config or the tokenizer (eos_token)."
             )
-        cache: OrderedDict[CompileOnce, CompiledConstraint] = per_vocabulary(vocabulary, "compiled", lambda _: OrderedDict())
+        cache: OrderedDict[CompileOnce, CompiledConstraint] = per_vocabulary(
+            vocabulary, "compiled", lambda _: OrderedDict()
+        )
         if self not in cache:
             cache[self] = self._compile(vocabulary)
             if len(cache) > MAX_COMPILED:

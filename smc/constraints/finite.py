@@ -31,7 +31,9 @@ class FiniteLanguage(CompileOnce):
 
     def __init__(self, members: Iterable[str | bytes]) -> None:
         if isinstance(members, str | bytes):
-            raise ConstraintError(f"FiniteLanguage takes a list of strings, not one: write FiniteLanguage([{members!r}]).")
+            raise ConstraintError(
+                f"FiniteLanguage takes a list of strings, not one: write FiniteLanguage([{members!r}])."
+            )
         distinct = {_as_bytes(member) for member in members}
         if not distinct:
             raise EmptyLanguageError("FiniteLanguage has no members: give at least one string.")
@@ -61,7 +63,9 @@ class CompiledFiniteLanguage:
         self._moves: list[dict[int, int]] = [{} for _ in trie.children]
         completable = list(trie.member)
         for node in reversed(range(len(trie.children))):
-            self._moves[node] = {token: target for token, target in trie.tokens_from(node, alphabet) if completable[target]}
+            self._moves[node] = {
+                token: target for token, target in trie.tokens_from(node, alphabet) if completable[target]
+            }
             completable[node] = completable[node] or bool(self._moves[node])
         if not completable[ROOT]:
             raise EmptyLanguageError(
@@ -175,7 +179,9 @@ def _as_bytes(member: object) -> bytes:
         try:
             return to_bytes(member)
         except UnicodeEncodeError:
-            raise ConstraintError(f"The member {member!r} of a FiniteLanguage holds a lone surrogate: give its bytes instead.") from None
+            raise ConstraintError(
+                f"The member {member!r} of a FiniteLanguage holds a lone surrogate: give its bytes instead."
+            ) from None
     if isinstance(member, bytes):
         return member
     raise ConstraintError(f"A member of a FiniteLanguage is a string or bytes, not {type(member).__name__}.")

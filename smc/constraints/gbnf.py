@@ -80,7 +80,9 @@ def _respell(token: _Token) -> str:
         return token.text if token.text[0].isalpha() or token.text[0] == "_" else f"_{token.text}"
     if token.kind in ("literal", "klass"):
         literal = token.kind == "literal"
-        return re.sub(r"\\x[0-9a-fA-F]{2}|\\.|\n|\r", lambda match: _escape(match[0], literal), token.text, flags=re.DOTALL)
+        return re.sub(
+            r"\\x[0-9a-fA-F]{2}|\\.|\n|\r", lambda match: _escape(match[0], literal), token.text, flags=re.DOTALL
+        )
     if token.kind == "reference":
         raise ConstraintError(
             f"The GBNF grammar refers to the token {token.text} at line {token.line}: tokens cannot be named in a "

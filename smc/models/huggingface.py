@@ -38,7 +38,9 @@ class HFModel:
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str | None = None):
         if not isinstance(model, PreTrainedModel) or not isinstance(tokenizer, PreTrainedTokenizerBase):
-            raise ModelError("HFModel takes a Hugging Face causal language model and its tokenizer: HFModel(hf_model, hf_tokenizer).")
+            raise ModelError(
+                "HFModel takes a Hugging Face causal language model and its tokenizer: HFModel(hf_model, hf_tokenizer)."
+            )
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.name = name or model.config.name_or_path or type(model).__name__
@@ -64,7 +66,9 @@ class HFModel:
         return HFModel._load(str(converted(name)), device, dtype, name)
 
     @staticmethod
-    def from_pretrained(model_id: str, device: str = "cpu", dtype: str = "float32", revision: str | None = None) -> HFModel:
+    def from_pretrained(
+        model_id: str, device: str = "cpu", dtype: str = "float32", revision: str | None = None
+    ) -> HFModel:
         """A model from the hub or from a local folder.
 
         Args:
@@ -103,7 +107,9 @@ class HFModel:
         elif all(isinstance(part, (int, np.integer)) for part in prompt):
             ids = list(prompt)
         else:
-            raise PromptError("A prompt is a string, a list of token ids, or a list of messages {'role': ..., 'content': ...}.")
+            raise PromptError(
+                "A prompt is a string, a list of token ids, or a list of messages {'role': ..., 'content': ...}."
+            )
         if not len(ids) and self.tokenizer.bos_token_id is not None:
             ids = [self.tokenizer.bos_token_id]
         if not len(ids):
@@ -116,7 +122,9 @@ class HFModel:
         if self.tokenizer.chat_template is None:
             raise PromptError(f"The tokenizer of {self.name} has no chat template. Give the prompt as text.")
         try:
-            text = self.tokenizer.apply_chat_template(list(map(dict, messages)), add_generation_prompt=True, tokenize=False)
+            text = self.tokenizer.apply_chat_template(
+                list(map(dict, messages)), add_generation_prompt=True, tokenize=False
+            )
         except Exception as error:  # templates raise whatever their authors chose
             raise PromptError(f"The chat template of {self.name} refused the messages: {error}") from error
         return self.tokenizer(cast(str, text), add_special_tokens=False)["input_ids"]
@@ -124,7 +132,9 @@ class HFModel:
     def start(self, prompt: Sequence[int]) -> HFRows:
         """One row; the prompt is run through the model on first use."""
         config = self.model.config
-        return HFRows(self, row_cache(config), np.zeros(1, dtype=np.int64), np.array([prompt], dtype=np.int64), fresh=True)
+        return HFRows(
+            self, row_cache(config), np.zeros(1, dtype=np.int64), np.array([prompt], dtype=np.int64), fresh=True
+        )
 
     @torch.inference_mode()
     def forward(self, cache: RowCache, tokens: np.ndarray) -> torch.Tensor:
@@ -144,7 +154,9 @@ class HFRows:
     Row i continues cache row ``sources[i]`` by the tokens ``pending[i]`` ([R, L]; None once they are in the cache).
     """
 
-    def __init__(self, model: HFModel, cache: RowCache, sources: np.ndarray, pending: np.ndarray | None, fresh: bool = False):
+    def __init__(
+        self, model: HFModel, cache: RowCache, sources: np.ndarray, pending: np.ndarray | None, fresh: bool = False
+    ):
         self._model, self._sources, self._pending, self._fresh = model, sources, pending, fresh
         self._cache: RowCache | None = cache
         self._log_probs: torch.Tensor | None = None
@@ -185,7 +197,9 @@ class HFRows:
 
     def _owned(self) -> RowCache:
         if self._cache is None:
-            raise RuntimeError("These rows were advanced: their cache belongs to their children now. Fork them first to keep both.")
+            raise RuntimeError(
+                "These rows were advanced: their cache belongs to their children now. Fork them first to keep both."
+            )
         return self._cache
 
 
@@ -200,13 +214,17 @@ def _check_device(device: str) -> None:
     except RuntimeError as error:
         raise OptionError(f"device={device!r} is not a device. Use 'cpu', 'cuda' or 'cuda:0'.") from error
     if kind == "cuda" and not torch.cuda.is_available():
-        raise OptionError(f"device={device!r} was asked for, but torch sees no GPU here. Use device='cpu', or install a CUDA build of torch.")
+        raise OptionError(
+            f"device={device!r} was asked for, but torch sees no GPU here. Use device='cpu', or install a CUDA build of torch."
+        )
 
 
 def _vocabulary(tokenizer: PreTrainedTokenizerBase, width: int, stop_ids: tuple[int, ...]) -> Vocabulary:
     """Bytes of every id, whatever the tokenizer's kind (byte-level BPE, byte fallback, added tokens), padded to the logits."""
     if len(tokenizer) > width:
-        raise ModelError(f"The tokenizer has {len(tokenizer)} tokens but the model has {width} logits: they do not belong together.")
+        raise ModelError(
+            f"The tokenizer has {len(tokenizer)} tokens but the model has {width} logits: they do not belong together."
+        )
     info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=width)
     tokens = list(info.decoded_vocab)
     tokens += [b""] * (width - len(tokens))
@@ -223,7 +241,9 @@ def _stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tup
     ids |= {tokenizer.eos_token_id, _end_of_turn(tokenizer)}
     found = tuple(sorted(int(i) for i in ids if i is not None))
     if not found:
-        raise ModelError("The model has no stop token: set eos_token on the tokenizer or eos_token_id in the generation config.")
+        raise ModelError(
+            "The model has no stop token: set eos_token on the tokenizer or eos_token_id in the generation config."
+        )
     return found
 
 
@@ -241,5 +261,3 @@ def _end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
     specials: dict[str, int] = {t.content: i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
     closing = max((token for token in specials if token and after.startswith(token)), key=len, default=None)
     return None if closing is None else specials[closing]
-
-

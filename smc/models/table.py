@@ -54,16 +54,16 @@ class TableModel:
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """Ids as they are; a string is split into the longest vocabulary tokens from the left."""
         if not isinstance(prompt, str):
-            ids = tuple(prompt)
-            if not all(isinstance(i, (int, np.integer)) and 0 <= i < len(self._tokens) for i in ids):
+            ids = [i for i in prompt if isinstance(i, (int, np.integer)) and 0 <= i < len(self._tokens)]
+            if len(ids) < len(prompt):
                 raise PromptError(f"A prompt for this TableModel is a string or ids below {len(self._tokens)}.")
-            return tuple(int(i) for i in ids)  # type: ignore[arg-type]
+            return tuple(int(i) for i in ids)
         ids_out: list[int] = []
         at = 0
         while at < len(prompt):
             fits = [token for token in self._tokens if token and prompt.startswith(token, at)]
             if not fits:
-                raise PromptError(f"The prompt has {prompt[at:at + 10]!r} at character {at}, which no token spells.")
+                raise PromptError(f"The prompt has {prompt[at : at + 10]!r} at character {at}, which no token spells.")
             longest = max(fits, key=len)
             ids_out.append(self._ids[longest])
             at += len(longest)
@@ -79,11 +79,15 @@ class TableModel:
             row = np.full(len(self._tokens), -np.inf)
             for token, p in probs.items():
                 if token not in self._ids or not p >= 0:
-                    raise ModelError(f"TableModel: next_probs gave {token!r}: {p} after {prefix}; expected a known token and p >= 0.")
+                    raise ModelError(
+                        f"TableModel: next_probs gave {token!r}: {p} after {prefix}; expected a known token and p >= 0."
+                    )
                 if p > 0:
                     row[self._ids[token]] = math.log(p)
             if abs(float(sum(probs.values())) - 1) > 1e-9:
-                raise ModelError(f"TableModel: next_probs sums to {float(sum(probs.values()))} after {prefix}, not to 1.")
+                raise ModelError(
+                    f"TableModel: next_probs sums to {float(sum(probs.values()))} after {prefix}, not to 1."
+                )
             self._memo[prefix] = row
         return self._memo[prefix]
 

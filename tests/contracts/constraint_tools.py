@@ -65,6 +65,7 @@ def expected_mask(prefix: Iterable[int], members: Iterable[bytes], vocabulary: V
     allowed = {
         token
         for token in range(len(vocabulary))
-        if vocabulary.spelling[token] and any(member.startswith(written + vocabulary.tokens[token]) for member in members)
+        if vocabulary.spelling[token]
+        and any(member.startswith(written + vocabulary.tokens[token]) for member in members)
     }
     return allowed | (set(vocabulary.stop_ids) if written in members else set())

@@ -133,7 +133,11 @@ def test_a_file_that_is_not_text(tmp_path: Path) -> None:
 
 
 def test_a_recursive_schema_that_can_end_is_not_empty() -> None:
-    tree = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["next"]}
+    tree = {
+        "type": "object",
+        "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+        "required": ["next"],
+    }
     assert JSONSchema(tree).compile(BYTES).accepts(b'{"next": {"next": null}}')
 
 

@@ -47,9 +47,17 @@ value  ::= [0-9]{1,4} | "'" [^'\n]* "'"
 
 # (grammar, what it takes, what it does not)
 GBNFS: list[tuple[str, list[str], list[str]]] = [
-    (CHAT, ['- buy milk [todo]\n* "caf\u00e9 au lait" now [in-progress]', "- a"], ["- ", "- a [later]", "- a\n" * 6, '- "\x01"']),
+    (
+        CHAT,
+        ['- buy milk [todo]\n* "caf\u00e9 au lait" now [in-progress]', "- a"],
+        ["- ", "- a [later]", "- a\n" * 6, '- "\x01"'],
+    ),
     (SETTINGS, ["a.b-c = -1.50\n", "x=(on,\t( 2 , off))\ny=0\n"], ["x = 01\n", "x=1", "x=()\n", "Y=1\n"]),
-    (QUERY, ["find max(age), name in People where a_b>=12 and c='d e';", "find x in T."], ["find in T.", "find x in T where a='\n'."]),
+    (
+        QUERY,
+        ["find max(age), name in People where a_b>=12 and c='d e';", "find x in T."],
+        ["find in T.", "find x in T where a='\n'."],
+    ),
     (r'root ::= "\x41B" "\u00e9" "\U0001F600"', ["AB\u00e9\U0001f600"], ["\u041b\u00e9\U0001f600"]),
     (r"root ::= [\x41-\x43\u00e9\]\[\\-]", ["A", "C", "\u00e9", "]", "[", "\\", "-"], ["D", "x"]),
     (r'root ::= "\[\]\"\\\r\t"', ['[]"\\\r\t'], ["\\[\\]"]),

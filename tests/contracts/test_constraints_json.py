@@ -45,7 +45,9 @@ def writes(constraint: JSONSchema, text: str | bytes) -> bool:
     ],
 )
 def test_whitespace_layouts(text: str, layouts: set[str]) -> None:
-    written = {layout for layout in ("compact", "bounded", "free") if writes(JSONSchema(POINT, whitespace=layout), text)}
+    written = {
+        layout for layout in ("compact", "bounded", "free") if writes(JSONSchema(POINT, whitespace=layout), text)
+    }
     assert written == layouts
     assert JSONSchema(POINT).is_valid(text.encode())
 
@@ -74,7 +76,9 @@ def test_the_reader_is_strict(data: bytes) -> None:
     assert not JSONSchema(True).compile(BYTES).accepts(data)
 
 
-@pytest.mark.parametrize("data", [b'"\\ud83d\\ude00"', '"\u00e9\U0001f600"'.encode(), b"  [1, 2.5e3]\n", b'{"a":{"a":1}}', b"1e999"])
+@pytest.mark.parametrize(
+    "data", [b'"\\ud83d\\ude00"', '"\u00e9\U0001f600"'.encode(), b"  [1, 2.5e3]\n", b'{"a":{"a":1}}', b"1e999"]
+)
 def test_the_reader_takes_json(data: bytes) -> None:
     assert JSONSchema(True).compile(BYTES).accepts(data)
     read_json(data)
@@ -145,8 +149,12 @@ def test_pydantic_models() -> None:
 
 
 def test_values_are_hashable_and_keep_the_order_of_properties() -> None:
-    forwards = JSONSchema({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]}, whitespace="compact")
-    backwards = JSONSchema({"type": "object", "properties": {"b": {}, "a": {}}, "required": ["a", "b"]}, whitespace="compact")
+    forwards = JSONSchema(
+        {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]}, whitespace="compact"
+    )
+    backwards = JSONSchema(
+        {"type": "object", "properties": {"b": {}, "a": {}}, "required": ["a", "b"]}, whitespace="compact"
+    )
     assert forwards != backwards
     assert len({forwards, backwards, JSONSchema(forwards.text, whitespace="compact")}) == 2
     assert forwards.schema == json.loads(forwards.text)

@@ -84,7 +84,9 @@ def test_mask_allows_exactly_what_advance_accepts(constraint: Constraint, prefix
                 extend(np.array([0]), np.array([token]))
 
 
-@pytest.mark.parametrize("constraint", [Regex("a*b"), FiniteLanguage(["aaab", "aab", "ab", "b"])], ids=["xgrammar", "finite"])
+@pytest.mark.parametrize(
+    "constraint", [Regex("a*b"), FiniteLanguage(["aaab", "aab", "ab", "b"])], ids=["xgrammar", "finite"]
+)
 def test_forks_and_siblings_are_independent(constraint: Constraint) -> None:
     rows = constraint.compile(AB).start()
     before = allowed_ids(rows, AB)
@@ -98,7 +100,9 @@ def test_forks_and_siblings_are_independent(constraint: Constraint) -> None:
     assert [allowed_ids(again, AB, row) for row in range(2)] == [{6, 7}, {6, 7}]
 
 
-@pytest.mark.parametrize("constraint", [Regex("[ab]{1,6}"), FiniteLanguage([t for t in SHORT if t])], ids=["xgrammar", "finite"])
+@pytest.mark.parametrize(
+    "constraint", [Regex("[ab]{1,6}"), FiniteLanguage([t for t in SHORT if t])], ids=["xgrammar", "finite"]
+)
 def test_many_rows_at_once_equal_one_by_one(constraint: Constraint) -> None:
     compiled = constraint.compile(AB)
     random = np.random.default_rng(0)

@@ -39,8 +39,14 @@ def vocabulary() -> Vocabulary:
     ],
     ids=["string", "bounded", "date", "finite"],
 )
-def test_mask_allows_exactly_what_advance_accepts(constraint: Constraint, prefix: bytes, vocabulary: Vocabulary) -> None:
-    byte_ids = {spelled: token for token, spelled in enumerate(vocabulary.tokens) if len(spelled) == 1 and vocabulary.spelling[token]}
+def test_mask_allows_exactly_what_advance_accepts(
+    constraint: Constraint, prefix: bytes, vocabulary: Vocabulary
+) -> None:
+    byte_ids = {
+        spelled: token
+        for token, spelled in enumerate(vocabulary.tokens)
+        if len(spelled) == 1 and vocabulary.spelling[token]
+    }
     rows = step(constraint.compile(vocabulary).start(), *(byte_ids[bytes([byte])] for byte in prefix))
     allowed = allowed_ids(rows, vocabulary)
     assert allowed

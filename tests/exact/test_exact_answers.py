@@ -49,7 +49,13 @@ def test_enumerate_with_enough_rows_is_exact(name: str, finished: str) -> None:
     targets = toy.targets()
     z = sum(targets.values())
     sampler = SMCSampler(
-        toy.model, toy.constraint, n_particles=64, finished=finished, potentials=potentials(toy), max_tokens=toy.max_tokens, stop_fraction=0
+        toy.model,
+        toy.constraint,
+        n_particles=64,
+        finished=finished,
+        potentials=potentials(toy),
+        max_tokens=toy.max_tokens,
+        stop_fraction=0,
     )
     result = sampler.run("")
     assert close(math.exp(result.log_evidence), z)
@@ -85,7 +91,9 @@ def test_distances_as_printed(name: str) -> None:
 
 
 def test_critic_as_printed() -> None:
-    result = SMCSampler(CRITIC.model, CRITIC.constraint, potentials=potentials(CRITIC), max_tokens=2, stop_fraction=0).run("")
+    result = SMCSampler(
+        CRITIC.model, CRITIC.constraint, potentials=potentials(CRITIC), max_tokens=2, stop_fraction=0
+    ).run("")
     assert close(math.exp(result.log_evidence), Fraction(5, 3))
     posterior = result.posterior()
     assert close(posterior["0"], Fraction(3, 10))

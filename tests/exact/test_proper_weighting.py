@@ -38,7 +38,9 @@ def assert_proper(name: str, power: int = 1, prefix_opinion: bool = False, **opt
     toy = {**SECTION_7, **TOYS}[name]
     potentials = []
     if toy.phi:
-        potentials = [TextPotential(log_phi(toy), prefix=(lambda text: 0.7 * len(text)) if prefix_opinion else (lambda text: 0.0))]
+        potentials = [
+            TextPotential(log_phi(toy), prefix=(lambda text: 0.7 * len(text)) if prefix_opinion else (lambda text: 0.0))
+        ]
     sampler = SMCSampler(
         toy.model,
         toy.constraint,
@@ -116,7 +118,9 @@ def test_early_stop_needs_a_bound_on_potentials() -> None:
     toy = TOYS["critic"]
     options = dict(n_particles=64, max_tokens=2, stop_fraction=0.9)
     unbounded = SMCSampler(toy.model, toy.constraint, potentials=[TextPotential(log_phi(toy))], **options).run("")
-    bounded = SMCSampler(toy.model, toy.constraint, potentials=[TextPotential(log_phi(toy), log_bound=math.log(3))], **options)
+    bounded = SMCSampler(
+        toy.model, toy.constraint, potentials=[TextPotential(log_phi(toy), log_bound=math.log(3))], **options
+    )
     assert unbounded.status == "complete"
     assert math.exp(unbounded.log_evidence) == pytest.approx(5 / 3, rel=TOLERANCE)
     # after the first step 1/2 has finished and at most (1/3 + 1/6) * 3 can follow: too much to leave
@@ -125,7 +129,9 @@ def test_early_stop_needs_a_bound_on_potentials() -> None:
 
 def test_replicates_average_in_the_linear_domain() -> None:
     toy = SECTION_7["000, 1xx"]
-    many = SMCSampler(toy.model, toy.constraint, n_particles=2, branching="sample", max_tokens=3, replicates=5, seed=3).run("")
+    many = SMCSampler(
+        toy.model, toy.constraint, n_particles=2, branching="sample", max_tokens=3, replicates=5, seed=3
+    ).run("")
     values = [math.exp(v) for v in many.log_evidence_replicates]
     assert len(values) == 5
     assert math.exp(many.log_evidence) == pytest.approx(sum(values) / 5, rel=TOLERANCE)
@@ -138,7 +144,9 @@ def test_replicates_average_in_the_linear_domain() -> None:
 def test_local_masking_law_by_its_draws() -> None:
     """One particle under multinomial draws without resampling follows q, and its mean weight is Z."""
     toy = SECTION_7["one B"]
-    sampler = SMCSampler(toy.model, toy.constraint, n_particles=1, branching="sample", ess_threshold=0, max_tokens=3, stop_fraction=0)
+    sampler = SMCSampler(
+        toy.model, toy.constraint, n_particles=1, branching="sample", ess_threshold=0, max_tokens=3, stop_fraction=0
+    )
 
     def run(draws: Draws) -> SMCResult:
         *_, last = sampler.steps("", draws=draws)

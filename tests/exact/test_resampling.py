@@ -12,7 +12,6 @@ from smc.resampling import optimal as optimal_of
 from smc.testing import enumerate_draws
 
 
-
 def optimal(log_mass: torch.Tensor, k: int, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
     """Optimal resampling of a list, as a table of one row."""
     kept = optimal_of(Candidates(log_mass[None], np.zeros(1), np.empty(0)), k, draws)

@@ -95,7 +95,9 @@ def test_potentials_that_are_no_weights_are_refused() -> None:
 
 
 def test_prompt_is_part_of_the_prefix_and_not_of_the_text() -> None:
-    model = TableModel(["0", "1", "<eos>"], "<eos>", lambda prefix: {"<eos>": 1} if len(prefix) >= 3 else {"0": 0.25, "1": 0.75})
+    model = TableModel(
+        ["0", "1", "<eos>"], "<eos>", lambda prefix: {"<eos>": 1} if len(prefix) >= 3 else {"0": 0.25, "1": 0.75}
+    )
     result = SMCSampler(model, FiniteLanguage(["1"]), max_tokens=2).run("01")
     assert result.posterior() == {"1": 1.0}
     assert math.exp(result.log_evidence) == pytest.approx(0.75)
@@ -117,7 +119,9 @@ def test_run_many_equals_one_by_one() -> None:
     run = sampler(n_particles=2, seed=5)
     x, y = run.run_many(jobs)
     assert x.posterior() == run.run("", key="x").posterior()
-    assert y.posterior() == SMCSampler(TOY.model, other, n_particles=2, seed=5, max_tokens=5).run("", key="y").posterior()
+    assert (
+        y.posterior() == SMCSampler(TOY.model, other, n_particles=2, seed=5, max_tokens=5).run("", key="y").posterior()
+    )
     with pytest.raises(OptionError, match="same key"):
         run.run_many([Job("", key="x"), Job("", key="x")])
 
@@ -179,7 +183,15 @@ def test_retired_particles_make_room_and_mass_is_kept() -> None:
         ("b", "b"): {"a": 1.0},
     }
     model = TableModel(["a", "b", "<eos>"], "<eos>", lambda prefix: table.get(prefix, {"<eos>": 1.0}))
-    run = SMCSampler(model, Choice(["a", "baa", "bba"]), n_particles=8, branching="sample", ess_threshold=0.8, max_tokens=4, stop_fraction=0)
+    run = SMCSampler(
+        model,
+        Choice(["a", "baa", "bba"]),
+        n_particles=8,
+        branching="sample",
+        ess_threshold=0.8,
+        max_tokens=4,
+        stop_fraction=0,
+    )
     states = list(run.steps(""))
     assert [int(s.population.count.sum()) for s in states] == [8, 8, 4, 8, 0]
     assert math.exp(states[3].population.log_total) == pytest.approx(0.25 + 0.25 * 0.05)
@@ -190,7 +202,15 @@ def test_retired_particles_make_room_and_mass_is_kept() -> None:
 def test_nothing_is_resampled_once_nothing_is_live() -> None:
     toy = TOYS["critic"]
     for finished in ("retire", "compete"):
-        run = SMCSampler(toy.model, toy.constraint, n_particles=7, branching="sample", finished=finished, ess_threshold=1.0, max_tokens=2)
+        run = SMCSampler(
+            toy.model,
+            toy.constraint,
+            n_particles=7,
+            branching="sample",
+            finished=finished,
+            ess_threshold=1.0,
+            max_tokens=2,
+        )
         result = run.run("")
         assert not result.trace[-1].resampled
         assert sum(s.count for s in result.sequences) == 7
@@ -201,7 +221,9 @@ def test_statuses_say_what_to_do() -> None:
     censored = SMCSampler(model, Regex("a*"), max_tokens=3).run("")
     assert censored.status == "censored"
     assert "max_tokens" in censored.advice
-    dead = SMCSampler(TableModel(["a", "b", "<eos>"], "<eos>", lambda prefix: {"b": 1.0}), FiniteLanguage(["a"])).run("")
+    dead = SMCSampler(TableModel(["a", "b", "<eos>"], "<eos>", lambda prefix: {"b": 1.0}), FiniteLanguage(["a"])).run(
+        ""
+    )
     assert (dead.status, dead.log_evidence) == ("dead", -math.inf)
     assert dead.validity == 0
     never = SMCSampler(model, Regex("a{9}"), potentials=[TextPotential(lambda text: -math.inf)], max_tokens=9).run("")
@@ -254,7 +276,9 @@ def test_baselines_share_inputs_and_results() -> None:
         assert s.log_mass == pytest.approx(math.log(s.count / 200))
     for s in weighted.sequences:
         assert s.log_weight == pytest.approx(s.log_kept_mass - math.log(200))
-    assert math.exp(weighted.log_evidence) == pytest.approx(np.mean([math.exp(s.log_kept_mass) for s in local.sequences for _ in range(s.count)]))
+    assert math.exp(weighted.log_evidence) == pytest.approx(
+        np.mean([math.exp(s.log_kept_mass) for s in local.sequences for _ in range(s.count)])
+    )
     # seed 4: the count of "00000" is binomial(200, .1); more than 45 has probability below 1e-6
     assert local.posterior()["00000"] < 45 / 200
 
@@ -273,7 +297,9 @@ def test_greedy_masking_takes_the_likeliest_allowed_token() -> None:
 
 
 def test_unconstrained_samples_are_checked() -> None:
-    model = TableModel(["0", "1", "<eos>"], "<eos>", lambda prefix: {"<eos>": 1} if len(prefix) == 2 else {"0": 0.5, "1": 0.5})
+    model = TableModel(
+        ["0", "1", "<eos>"], "<eos>", lambda prefix: {"<eos>": 1} if len(prefix) == 2 else {"0": 0.5, "1": 0.5}
+    )
     result = baselines.unconstrained(model, Choice(["00", "01"]), "", n_particles=400, max_tokens=3, seed=0)
     assert set(result.posterior()) == {"00", "01"}
     # seed 0: the valid share is binomial(400, 1/2) / 400; beyond .1 from 1/2 has probability below 1e-4
@@ -283,7 +309,9 @@ def test_unconstrained_samples_are_checked() -> None:
 
 def test_baselines_count_what_potentials_forbid() -> None:
     no_ones = TextPotential(lambda text: -math.inf if "1" in text else 0.0)
-    local = baselines.local_masking(TOY.model, TOY.constraint, "", n_particles=100, potentials=[no_ones], max_tokens=5, seed=0)
+    local = baselines.local_masking(
+        TOY.model, TOY.constraint, "", n_particles=100, potentials=[no_ones], max_tokens=5, seed=0
+    )
     assert set(local.posterior()) == {"00000"}
     assert local.validity == pytest.approx(1 - math.exp(local.log_rejected_mass))
     greedy = baselines.greedy_masking(TOY.model, TOY.constraint, "", potentials=[no_ones], max_tokens=5)
@@ -293,7 +321,9 @@ def test_baselines_count_what_potentials_forbid() -> None:
 def test_shaped_proposals_reach_only_what_they_keep() -> None:
     log_mass = torch.log(torch.tensor([[0.5, 0.3, 0.12, 0.05, 0.03]], dtype=torch.float64))
     assert Proposal(top_k=2).shape(log_mass).exp()[0].tolist() == pytest.approx([0.625, 0.375, 0, 0, 0])
-    assert Proposal(top_p=0.9).shape(log_mass).exp()[0].tolist() == pytest.approx([v / 0.92 for v in (0.5, 0.3, 0.12)] + [0, 0])
+    assert Proposal(top_p=0.9).shape(log_mass).exp()[0].tolist() == pytest.approx(
+        [v / 0.92 for v in (0.5, 0.3, 0.12)] + [0, 0]
+    )
     # after the mask: only the last two are allowed, and .9 of their mass keeps both
     masked = torch.log(torch.tensor([[0, 0, 0, 0.05, 0.03]], dtype=torch.float64))
     assert Proposal(top_p=0.9).shape(masked).exp()[0].tolist() == pytest.approx([0, 0, 0, 0.625, 0.375])
@@ -311,5 +341,3 @@ def test_potential_rows_are_called_once_a_distinct_row() -> None:
     rows = rows.advance(np.array([0, 0]), np.array([0, 1]))
     rows.fork(np.array([1]))
     assert calls == ["", "0", "1"]
-
-

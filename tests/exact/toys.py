@@ -79,7 +79,9 @@ class Toy:
 
         def walk(prefix: Prefix, q: Fraction) -> None:
             after = self.next_probs(prefix)
-            stop = sum((Fraction(after.get(s, 0)) for s in self.stops), Fraction(0)) if prefix in spelled else Fraction(0)
+            stop = (
+                sum((Fraction(after.get(s, 0)) for s in self.stops), Fraction(0)) if prefix in spelled else Fraction(0)
+            )
             moves = {
                 t: Fraction(after.get(t, 0))
                 for t in self.vocab
@@ -175,13 +177,21 @@ TOYS = {
     "two spellings, two stops": Toy("two spellings", _AMBIGUOUS, _STOPS, _geometric, ("a", "aa", "aaa", "ab"), 3),
     "censored": Toy("censored", _AMBIGUOUS, _STOPS, _geometric, ("a", "aaa", "abab", "aaaab"), 2),
     "phi hits zero": Toy(
-        "phi hits zero", _AMBIGUOUS, _STOPS, _geometric, ("a", "aa", "b", "ab"), 2, phi={"aa": Fraction(0), "ab": Fraction(5)}
+        "phi hits zero",
+        _AMBIGUOUS,
+        _STOPS,
+        _geometric,
+        ("a", "aa", "b", "ab"),
+        2,
+        phi={"aa": Fraction(0), "ab": Fraction(5)},
     ),
     "impossible start": Toy(
         "impossible start",
         ("0", "1", "<eos>"),
         ("<eos>",),
-        lambda prefix: {"1": Fraction(1)} if not prefix else {"0": Fraction(1, 3), "1": Fraction(1, 3), "<eos>": Fraction(1, 3)},
+        lambda prefix: (
+            {"1": Fraction(1)} if not prefix else {"0": Fraction(1, 3), "1": Fraction(1, 3), "<eos>": Fraction(1, 3)}
+        ),
         ("", "0", "1", "10"),
         3,
     ),
