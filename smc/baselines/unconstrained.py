@@ -27,12 +27,13 @@ def unconstrained(
 ) -> SMCResult:
     """K independent samples of the model itself; those that the constraint's validator refuses are rejected.
 
-    The share that is valid is an unbiased estimate of the evidence, and the valid ones are draws from the posterior:
-    rejection sampling, useful only where Z is not small.
+    `validity` is the share that is valid. The validator asks for the language as it was written, where a mask may
+    enforce one spelling of it (compact JSON, a fixed order of keys), so that share is no estimate of the masked
+    language's evidence and `log_evidence` is None.
     """
     compiled(constraint, model)  # a bad constraint fails as it does for every other method
     free = Everything(constraint)
     result = importance_resampling(
         model, free, prompt, n_particles=n_particles, potentials=potentials, max_tokens=max_tokens, seed=seed, key=key
     )
-    return replace(result, method="unconstrained")
+    return replace(result, method="unconstrained", weighted=False, log_evidence=None)

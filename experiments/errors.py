@@ -1,0 +1,7 @@
+"""The error of the experiments side, kept apart from `smc.errors` so that reading records needs no torch."""
+
+from __future__ import annotations
+
+
+class ExperimentError(ValueError):
+    """Bad input to an experiment. The message is one paragraph: what was wrong, where, and what to do."""

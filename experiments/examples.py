@@ -1,0 +1,140 @@
+"""Examples side by side: what each way of decoding said about one instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from experiments import metrics
+from experiments.labels import POSTERIOR_METHODS, label
+from experiments.metrics import Distribution, Record
+from experiments.summary import EXACT, Task
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One string that a method gave."""
+
+    text: str
+    share: float
+    """Its share of the method's weight, tokenisations merged."""
+    count: int
+    """How many of the method's particles ended on it."""
+    correct: bool | None
+    log_weight: float | None
+    """Log of its unnormalised weight."""
+    log_prob: float | None
+    log_kept_mass: float | None
+    exact: float | None
+    """Its exact posterior probability, where that is known."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one method said about an instance: its first few strings, the largest share first."""
+
+    method: str
+    label: str
+    particles: int
+    weighted: bool
+    answers: tuple[Answer, ...]
+    left_out: int
+    """How many further strings there were."""
+    left_out_share: float
+    status: str
+    advice: str | None
+
+
+@dataclass(frozen=True)
+class Example:
+    """One instance with the columns to compare."""
+
+    instance: str
+    prompt: str
+    reference: str | None
+    seed: int
+    disagreement: float | None
+    """Total variation between greedy masking (or, without it, local masking) and the posterior estimate."""
+    columns: tuple[Column, ...]
+
+
+def posterior_method(task: Task) -> str | None:
+    """The method that speaks for the posterior in this task, if one was run."""
+    return next((name for name in POSTERIOR_METHODS if name in task.methods), None)
+
+
+def choose(task: Task, count: int, *, strings: int = 4) -> list[Example]:
+    """The `count` instances on which greedy masking and the posterior disagree most, at their lowest seed."""
+    posterior = posterior_method(task)
+    shown = [m for m in ("greedy_masking", "local_masking", posterior) if m and m in task.methods]
+    if not shown:  # nothing that this page knows by name: show what there is
+        shown = [m for m in task.methods if m != EXACT][:3] or [EXACT]
+    by_instance: dict[str, dict[str, Record]] = {}
+    for method in shown:
+        for record in task.methods[method]:  # sorted by seed inside an instance
+            by_instance.setdefault(record["instance"], {}).setdefault(method, record)
+    reference = next((m for m in shown if m != posterior), None)
+    examples = [
+        _example(task, records, shown, _disagreement(records, reference, posterior), strings)
+        for records in by_instance.values()
+    ]
+    # Those without a measure of disagreement come last; ties keep the order of names.
+    return sorted(examples, key=lambda e: (-(e.disagreement if e.disagreement is not None else -1.0), e.instance))[
+        :count
+    ]
+
+
+def _disagreement(records: Mapping[str, Record], reference: str | None, posterior: str | None) -> float | None:
+    if reference is None or posterior is None or reference not in records or posterior not in records:
+        return None
+    p, q = (metrics.merged_posterior(records[m]) for m in (reference, posterior))
+    return metrics.total_variation(p, q) if p and q else None
+
+
+def _example(
+    task: Task, records: Mapping[str, Record], shown: list[str], disagreement: float | None, strings: int
+) -> Example:
+    first = next(iter(records.values()))
+    return Example(
+        instance=first["instance"],
+        prompt=first["prompt"],
+        reference=first["reference"],
+        seed=min(r["seed"] for r in records.values()),
+        disagreement=disagreement,
+        columns=tuple(_column(records[m], task.exact.get(first["instance"]), strings) for m in shown if m in records),
+    )
+
+
+def _column(record: Record, exact: Distribution | None, strings: int) -> Column:
+    posterior = metrics.merged_posterior(record)
+    ranked = sorted(posterior, key=lambda text: (-posterior[text], text))
+    answers = tuple(_answer(record, text, posterior[text], exact) for text in ranked[:strings])
+    return Column(
+        method=record["method"],
+        label=label(record["method"]),
+        particles=int(record["n_particles"] or 0),
+        weighted=bool(record["weighted"]),
+        answers=answers,
+        left_out=len(ranked) - len(answers),
+        left_out_share=max(0.0, 1.0 - sum(a.share for a in answers)),
+        status=record["status"],
+        advice=record["advice"],
+    )
+
+
+def _answer(record: Record, text: str, share: float, exact: Distribution | None) -> Answer:
+    """The string with the numbers of its heaviest tokenisation."""
+    same = [s for s in record["sequences"] if s["text"] == text]
+    heaviest: Mapping[str, Any] = max(same, key=lambda s: s["weight"] or 0.0)
+    correct = heaviest["correct"]
+    return Answer(
+        text=text,
+        share=share,
+        count=sum(int(s["count"] or 0) for s in same),
+        correct=None if correct is None else correct >= 0.5,
+        log_weight=heaviest["log_weight"],
+        log_prob=heaviest["log_prob"],
+        log_kept_mass=heaviest["log_kept_mass"],
+        exact=None if exact is None else exact.get(text, 0.0),
+    )

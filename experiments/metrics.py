@@ -1,0 +1,172 @@
+"""Measures of one record or of a few: distances to the exact posterior, expected log-probability, lost mass.
+
+A record is one JSON line of a study: one (task, instance, method, seed). Logs are in nats, and null is the
+log of zero. A distribution is a dict from a string to its probability; strings of probability zero are left
+out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Record = Mapping[str, Any]
+Distribution = Mapping[str, float]
+Floats = NDArray[np.float64]
+
+
+def log_value(value: float | None) -> float:
+    """A log as stored, in nats: null is the log of zero."""
+    return -math.inf if value is None else float(value)
+
+
+def merged_posterior(record: Record) -> Distribution:
+    """The record's estimate of the posterior over strings: weights of tokenisations of one string add up.
+    Sums to 1.
+
+    Empty when no sequence carries weight.
+    """
+    return _merged((s["text"], float(s["weight"] or 0.0)) for s in record["sequences"])
+
+
+def local_masking_law(exact: Record) -> Distribution:
+    """The exact law of local masking over strings, given that it ends well: exp(log_q) of an exact record,
+    renormalised.
+
+    Strings that the posterior rules out (weight zero) are left out, so this is q conditioned on a positive
+    target.
+    """
+    kept = [s for s in exact["sequences"] if s["weight"]]
+    return _merged((s["text"], math.exp(log_value(s["log_q"]))) for s in kept)
+
+
+def _merged(pairs: Iterable[tuple[str, float]]) -> Distribution:
+    mass: dict[str, float] = defaultdict(float)
+    for text, weight in pairs:
+        mass[text] += weight
+    total = math.fsum(mass.values())
+    return {text: weight / total for text, weight in mass.items() if weight > 0} if total > 0 else {}
+
+
+def total_variation(p: Distribution, q: Distribution) -> float:
+    """Half the summed absolute difference: 0 for equal distributions, 1 for disjoint ones."""
+    return 0.5 * math.fsum(abs(p.get(text, 0.0) - q.get(text, 0.0)) for text in p.keys() | q.keys())
+
+
+def kl_divergence(p: Distribution, q: Distribution) -> float:
+    """KL(p || q) in nats, plug-in; infinite where p has a string that q lacks. Never below zero."""
+    if any(mass > 0 and q.get(text, 0.0) <= 0 for text, mass in p.items()):
+        return math.inf
+    return max(0.0, math.fsum(mass * math.log(mass / q[text]) for text, mass in p.items() if mass > 0))
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far an estimate lies from the exact posterior. KL in nats."""
+
+    tv: float
+    kl_to_exact: float
+    """KL(estimate || exact): finite when every string of the estimate is possible."""
+    kl_from_exact: float
+    """KL(exact || estimate): infinite as soon as the estimate misses a possible string."""
+
+
+def distance(estimate: Distribution, exact: Distribution) -> Distance:
+    """All three distances of a non-empty estimate."""
+    return Distance(total_variation(estimate, exact), kl_divergence(estimate, exact), kl_divergence(exact, estimate))
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Mean distances that independent draws from the exact posterior itself would score. KL in nats."""
+
+    tv: float
+    kl_to_exact: float
+
+
+def sampling_floor(exact: Distribution, draws: int, *, repeats: int = 400, seed: int = 0) -> Floor:
+    """What `draws` independent draws from `exact` score on average, by a seeded simulation.
+
+    No sampler with that many equally weighted draws does better on average than this, however right it is; a
+    method that enumerates may, because its weights are exact masses.
+    """
+    p = np.array(sorted(exact.values(), reverse=True), dtype=np.float64)
+    p /= p.sum()
+    counts = np.random.default_rng(seed).multinomial(draws, p, size=repeats)  # [repeats, strings]
+    share = counts / draws
+    tv = 0.5 * np.abs(share - p).sum(axis=1)
+    # x log x is 0 at 0: put 1 inside the logarithm where nothing was drawn.
+    ratio = np.where(counts > 0, share / p, 1.0)
+    kl = (share * np.log(ratio)).sum(axis=1)
+    return Floor(float(tv.mean()), float(kl.mean()))
+
+
+def expectation(law: Distribution, value: Mapping[str, float]) -> float | None:
+    """The expectation of a value under `law`; None if it is not known for each of the strings."""
+    if not law or any(text not in value for text in law):
+        return None
+    return math.fsum(mass * value[text] for text, mass in law.items())
+
+
+def expected_log_prob(record: Record) -> float | None:
+    """The expectation of log p(y) in nats under the record's weights; None without a sequence."""
+    weighted = [(float(s["weight"]), log_value(s["log_prob"])) for s in record["sequences"] if s["weight"]]
+    total = math.fsum(weight for weight, _ in weighted)
+    return math.fsum(weight * value for weight, value in weighted) / total if total > 0 else None
+
+
+def log_mean_exp(values: Sequence[float]) -> float:
+    """log of the mean of exp(values): estimates of a probability averaged where they are unbiased."""
+    top = max(values)
+    if math.isinf(top):
+        return top
+    return top + math.log(math.fsum(math.exp(v - top) for v in values) / len(values))
+
+
+@dataclass(frozen=True)
+class LostMass:
+    """Lost mass by token position. Both arrays are as long as the longest path, its stop step included."""
+
+    mean: Floats
+    """Mean of 1 - Z_t over the samples that reach position t."""
+    share: Floats
+    """Share of all samples that reach position t."""
+
+
+def lost_mass_by_position(records: Iterable[Record]) -> LostMass:
+    """Lost mass 1 - Z_t by position over finished samples, each counted as often as it was drawn."""
+    paths = [
+        (s["kept_path"], int(s["count"])) for r in records for s in r["sequences"] if s["kept_path"] and s["count"]
+    ]
+    length = max((len(path) for path, _ in paths), default=0)
+    lost, reached = np.zeros(length), np.zeros(length)
+    for path, count in paths:
+        kept = np.array([log_value(z) for z in path], dtype=np.float64)
+        # Z_t may exceed 1 by rounding; a mask does not create mass.
+        lost[: len(path)] += count * np.maximum(-np.expm1(kept), 0.0)
+        reached[: len(path)] += count
+    total = sum(count for _, count in paths)
+    return LostMass(lost / np.maximum(reached, 1), reached / max(total, 1))
+
+
+def relative_log_weights(record: Record) -> Floats:
+    """Log importance weights of local-masking samples, in nats below the largest; one entry a sample."""
+    logs = [
+        log_value(s["log_kept_mass"]) + log_value(s["log_potential"])
+        for s in record["sequences"]
+        for _ in range(int(s["count"]))
+    ]
+    top = max(logs, default=-math.inf)
+    return np.array([v - top for v in logs] if top > -math.inf else [], dtype=np.float64)
+
+
+def effective_share(relative: Floats) -> float:
+    """ESS of the weights exp(relative), as a share of their number: 1 when all are equal."""
+    weights = np.exp(relative)
+    return float(weights.sum() ** 2 / (weights**2).sum() / len(weights))

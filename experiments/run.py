@@ -1,0 +1,235 @@
+"""Run a method on a task:  python -m experiments.run task=bfcl method=smc model=smollm2 seed=0
+
+Several at once:  python -m experiments.run -m method=greedy_masking,smc seed=0,1
+
+Finished instances are skipped, so that the same command continues what was interrupted. See `configs/` for the
+choices and `experiments/config.py` for every option.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from tqdm import tqdm
+
+from experiments.config import Config, identity, options, register_schemas
+from experiments.environment import environment
+from experiments.errors import ExperimentError
+from experiments.methods import Call, Method, build_method
+from experiments.models import load_model
+from experiments.store import (
+    DONE,
+    RunStore,
+    done_keys,
+    open_run,
+    refuse_ambiguity,
+    run_id,
+)
+from experiments.tasks import Instance, Task, build_task
+from experiments.tracking import Tracker, open_tracker
+from smc.errors import SMCError
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+COMMAND = "python -m experiments.run"
+
+register_schemas()
+
+
+def execute(config: Config, *, command: str = COMMAND, sweep: bool = False) -> Path | None:
+    """Do what is missing of one run; its folder, or None where a sweep passed over an impossible pair.
+
+    Raises:
+        ExperimentError, SMCError: bad input, in words for the user. Records written before stay.
+    """
+    _check(config)
+    task = build_task(config.task.name, options(config.task, "name"))
+    method = build_method(config.method)
+    title = f"{config.task.name} {config.method.name} seed {config.seed}"
+    if method.exact and not task.exact:
+        sentence = (
+            f"The exact posterior of the task {config.task.name} is out of reach: its language is too large to "
+            "enumerate."
+        )
+        if sweep:
+            print(f"{title}: skipped. {sentence}")
+            return None
+        raise ExperimentError(f"{sentence} Use method=smc, or a task with a small language (task=dates).")
+
+    name = run_id(identity(config))
+    study = Path(config.results) / config.study
+    folder = study / name
+    instances = task.instances(config.limit)
+    keys = {
+        instance.id: (config.task.name, instance.id, config.method.name, config.seed)
+        for instance in instances
+    }
+    if (folder / DONE).exists() and set(keys.values()) <= done_keys(folder):
+        print(f"{title}: complete already ({len(instances)} instances), skipped: {folder}")
+        return folder
+
+    settings = asdict(config)
+    refuse_ambiguity(study, name, settings)
+    model = load_model(config.model)
+    with open_run(folder, settings, _environment(config, command)) as store:
+        done = done_keys(folder)
+        todo = [instance for instance in instances if keys[instance.id] not in done]
+        tracker = open_tracker(
+            config.tracking,
+            study=config.study,
+            method=config.method.name,
+            run_id=name,
+            settings=settings,
+            folder=folder,
+        )
+        try:
+            for index, record in enumerate(store.records):
+                tracker.log(index, record)
+            _run_instances(config, task, method, model, todo, store, tracker, title)
+            tracker.finish(store.records)
+        except BaseException:
+            tracker.abort()
+            raise
+        store.finish()
+    print(f"{title}: {len(instances)} instances complete ({len(todo)} new): {folder}")
+    return folder
+
+
+def _run_instances(
+    config: Config,
+    task: Task,
+    method: Method,
+    model: Any,
+    todo: Sequence[Instance],
+    store: RunStore,
+    tracker: Tracker,
+    title: str,
+) -> None:
+    """Run, score, store and mirror each instance in turn."""
+    # On a terminal the bar is redrawn often; in a log file each redraw is a line.
+    often = 0.5 if sys.stderr.isatty() else 30.0
+    total = len(store.records) + len(todo)
+    with tqdm(total=total, initial=len(store.records), desc=title, unit="instance", mininterval=often) as bar:
+        for instance in todo:
+            call = Call(
+                model=model,
+                constraint=instance.constraint,
+                prompt=instance.prompt,
+                key=instance.id,
+                seed=config.seed,
+                max_tokens=task.max_tokens,
+            )
+            try:
+                result = method.run(call)
+            except SMCError as error:
+                raise ExperimentError(f"{title}, instance {instance.id}: {error}") from error
+            fields = method.record(result, partial(task.score, instance))
+            head = {
+                "task": config.task.name,
+                "instance": instance.id,
+                "method": config.method.name,
+                "seed": config.seed,
+                "run_id": store.folder.name,
+                "prompt": instance.display,
+                "reference": instance.reference,
+            }
+            record = store.append(head | fields)
+            tracker.log(len(store.records) - 1, record)
+            bar.update()
+
+
+def _check(config: Config) -> None:
+    """What can be refused before anything is read or loaded."""
+    if config.limit is not None and config.limit < 1:
+        raise ExperimentError(
+            f"limit={config.limit} leaves no instance: give 1 or more, or leave limit out for all."
+        )
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", config.study):
+        raise ExperimentError(
+            f"study={config.study!r} cannot be the name of a folder: use letters, digits, dots, dashes and underscores."
+        )
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", config.method.name):
+        raise ExperimentError(
+            f"method.name={config.method.name!r} is no label: use letters, digits, dots, dashes and underscores."
+        )
+
+
+def _environment(config: Config, command: str) -> dict[str, Any]:
+    return environment(
+        command=command, device=config.model.device, dtype=config.model.dtype, seed=config.seed
+    )
+
+
+class Refused(ExperimentError):
+    """Carries an error that has been printed already through Hydra, which goes on with a sweep's other jobs."""
+
+
+@hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name="config")
+def app(raw: DictConfig) -> None:
+    """One job of Hydra's. A job that is refused does not keep a sweep from its other jobs."""
+    context = HydraConfig.get()
+    try:
+        if missing := sorted(OmegaConf.missing_keys(raw)):
+            name = missing[0]
+            raise ExperimentError(f"{name} has no value: give it on the command line, {name}=<value>.")
+        config = OmegaConf.to_object(raw)
+        assert isinstance(config, Config)
+        command = " ".join((COMMAND, *context.overrides.task))
+        execute(config, command=command, sweep=context.mode == RunMode.MULTIRUN)
+    except (ExperimentError, SMCError) as error:
+        raise _refuse(str(error)) from error
+    except OSError as error:
+        raise _refuse(_about(error)) from error
+
+
+def _refuse(message: str) -> Refused:
+    print(f"Error: {message}", file=sys.stderr)
+    return Refused(message)
+
+
+def _about(error: OSError) -> str:
+    where = f" ({error.filename})" if error.filename else ""
+    return (
+        f"The results could not be written{where}: {error.strerror or error}. Check the disk and the rights of the "
+        "folder, or choose another one with results=<folder>; what was written before is kept."
+    )
+
+
+def main() -> None:
+    """The command line: errors as one paragraph on stderr and a status that is not 0."""
+    os.environ["HYDRA_FULL_ERROR"] = (
+        "1"  # lets exceptions reach the handlers below instead of Hydra's own printing
+    )
+    try:
+        app()
+    except Refused:
+        sys.exit(2)
+    except (HydraException, OmegaConfBaseException) as error:
+        cause = f" {error.__cause__}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
+        print(f"Error: {error}{cause}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        print(f"Error: {_about(error)}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print(
+            "\nInterrupted. Finished instances are kept: run the same command again to do the rest.",
+            file=sys.stderr,
+        )
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""Records on disk: one folder a run, one JSON line a (task, instance, method, seed), never rewritten.
+
+    <results>/<study>/<run_id>/{config.yaml, environment.json, records.jsonl, DONE}
+
+The files are the truth: reports and trackers are made from them. A line counts once it is complete, so a process
+may be killed at any time; a torn last line is ignored by readers and cut off before the next record is appended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import yaml
+
+from experiments.errors import ExperimentError
+
+Record = dict[str, Any]
+Key = tuple[str, str, str, int]
+
+RECORDS, CONFIG, ENVIRONMENT, DONE = "records.jsonl", "config.yaml", "environment.json", "DONE"
+
+
+def run_id(identity: Mapping[str, Any]) -> str:
+    """Ten hex digits that name a run: a hash of everything that affects its results, and of nothing else."""
+    text = json.dumps(plain(identity), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def plain(value: Any) -> Any:
+    """`value` in JSON's own types: numpy scalars unwrapped, tuples as lists, non-finite floats as None."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        value = value.item()
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    raise TypeError(f"a record cannot hold {type(value).__name__} ({value!r})")
+
+
+def record_key(record: Mapping[str, Any]) -> Key:
+    """What makes a record unique within a study."""
+    return record["task"], record["instance"], record["method"], record["seed"]
+
+
+def read_records(folder: str | Path) -> list[Record]:
+    """All records under `folder`, run folders in the order of their names, lines in the order they were written.
+
+    A torn last line is ignored; of several records with one key the first counts.
+
+    Raises:
+        ExperimentError: the folder does not exist, or a complete line is not a record.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ExperimentError(
+            f"There is no folder {folder}: give the folder of a study, as `python -m experiments.run` printed it."
+        )
+    records: dict[Key, Record] = {}
+    for path in sorted(folder.rglob(RECORDS)):
+        for record in _parse(path, path.read_bytes())[0]:
+            records.setdefault(record_key(record), record)
+    return list(records.values())
+
+
+def done_keys(folder: str | Path) -> set[Key]:
+    """The keys of the records under `folder`; none if it does not exist yet."""
+    return {record_key(record) for record in read_records(folder)} if Path(folder).is_dir() else set()
+
+
+def is_done(folder: str | Path) -> bool:
+    """Whether the run of this folder was completed (for the instances it was asked for then)."""
+    return (Path(folder) / DONE).exists()
+
+
+class RunStore:
+    """One run's folder, locked for writing. Made by `open_run`."""
+
+    def __init__(self, folder: Path, stream: BinaryIO, records: list[Record]) -> None:
+        self.folder = folder
+        self.records = records
+        self._stream = stream
+
+    def append(self, record: Mapping[str, Any]) -> Record:
+        """Write one record so that it survives a crash; returns it as a reader will see it."""
+        written: Record = plain(record)
+        self._stream.write(json.dumps(written, allow_nan=False).encode() + b"\n")
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+        self.records.append(written)
+        return written
+
+    def finish(self) -> None:
+        """Mark the run as complete."""
+        write_atomically(self.folder / DONE, f"{len(self.records)} records\n")
+
+
+@contextmanager
+def open_run(
+    folder: str | Path, config: Mapping[str, Any], environment: Mapping[str, Any]
+) -> Iterator[RunStore]:
+    """Open a run's folder for appending: create it if need be, lock it, cut off a torn line, note the settings.
+
+    Raises:
+        ExperimentError: another process is writing this run, or its records are damaged.
+        OSError: the folder cannot be created or written.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / RECORDS, "a+b") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system if the process dies
+        except BlockingIOError as error:
+            raise ExperimentError(
+                f"Another process is writing the run in {folder}: let it finish (this command then skips what is "
+                "done), or stop it first."
+            ) from error
+        stream.seek(0)
+        records, end = _parse(folder / RECORDS, stream.read())
+        stream.truncate(end)
+        stream.seek(0, os.SEEK_END)
+        (folder / DONE).unlink(missing_ok=True)
+        write_atomically(folder / CONFIG, yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
+        write_atomically(
+            folder / ENVIRONMENT, json.dumps(_history(folder, plain(environment)), indent=2) + "\n"
+        )
+        yield RunStore(folder, stream, records)
+
+
+def refuse_ambiguity(study: str | Path, name: str, config: Mapping[str, Any]) -> None:
+    """Refuse a run whose records could not be told from those of another run in the same study.
+
+    Records are known by task, instance, method and seed. Two runs that share those but differ in, say, the number
+    of particles would silently count as one in the report.
+
+    Raises:
+        ExperimentError: naming what differs and the two ways out.
+    """
+    study = Path(study)
+    for path in sorted(study.glob(f"*/{CONFIG}")):
+        records = path.parent / RECORDS
+        if path.parent.name == name or not records.exists() or not records.stat().st_size:
+            continue
+        other = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if _label(other) != _label(config):
+            continue
+        differences = "; ".join(
+            f"{key} {old!r} there, {new!r} here" for key, (old, new) in _differences(other, config).items()
+        )
+        task, method, seed = _label(config)
+        raise ExperimentError(
+            f"The study in {study} already holds task {task}, method {method}, seed {seed} with other settings "
+            f"({differences}), and a report could not tell the two apart: give this method a name of its own with "
+            f"method.name={method}_2, or put the run into another study with study=<name>."
+        )
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a small file so that readers see the old text or the new one, never half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(temporary, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+
+
+def _parse(path: Path, data: bytes) -> tuple[list[Record], int]:
+    """The records of a file, and where its last complete line ends."""
+    *lines, tail = data.split(b"\n")
+    records = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+            record_key(record)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ExperimentError(
+                f"Line {number} of {path} is not a record ({error}): the file was damaged or edited. Delete that line "
+                "and run the same command again, which recomputes what is missing."
+            ) from error
+        records.append(record)
+    return records, len(data) - len(tail)
+
+
+def _history(folder: Path, environment: Record) -> Record:
+    """The first process's environment, with those of later processes of the same run where they differ."""
+    path = folder / ENVIRONMENT
+    if not path.exists():
+        return environment
+    first: Record = json.loads(path.read_text(encoding="utf-8"))
+    resumed = first.pop("resumed_with", [])
+    if environment not in (first, *resumed):
+        resumed.append(environment)
+    return first | ({"resumed_with": resumed} if resumed else {})
+
+
+def _label(config: Mapping[str, Any]) -> tuple[str, str, int]:
+    return config["task"]["name"], config["method"]["name"], config["seed"]
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Dotted names of the settings that affect results and differ, with both values."""
+    flat_old, flat_new = _flat(old), _flat(new)
+    names = [name for name in {**flat_old, **flat_new} if name.split(".")[0] in ("model", "task", "method")]
+    pairs = {name: (flat_old.get(name), flat_new.get(name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

@@ -1,0 +1,344 @@
+"""From records to the rows of the tables: one row a task and method, averages over instances.
+
+Seeds are averaged inside an instance first, so that an instance counts once however often it was run. A
+quantity that is null on an instance is left out of the average, and the row says on how many instances it was
+known.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from experiments import metrics
+from experiments.labels import in_order, label
+from experiments.metrics import Distance, Distribution, Floor, Record
+from experiments.statistics import Difference, by_instance, paired_difference
+
+EXACT = "exact"
+LOCAL_LAW = "local_masking_exact_law"
+"""Not a method that was run: the exact law of local masking, computed from the exact record."""
+
+Value = Callable[[Record], float | None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """All records of one task."""
+
+    name: str
+    records: tuple[Record, ...]
+
+    @cached_property
+    def methods(self) -> dict[str, tuple[Record, ...]]:
+        """The records of each method that was run, in the order of the tables; the exact one comes last."""
+        found: dict[str, list[Record]] = defaultdict(list)
+        for record in self.records:
+            found[record["method"]].append(record)
+        last = [EXACT] if EXACT in found else []
+        return {name: tuple(found[name]) for name in [m for m in in_order(found) if m != EXACT] + last}
+
+    @cached_property
+    def exact_records(self) -> dict[str, Record]:
+        """The exact record of each instance that has one (that of the lowest seed: they are all the same)."""
+        known: dict[str, Record] = {}
+        for record in self.methods.get(EXACT, ()):
+            if metrics.merged_posterior(record):
+                known.setdefault(record["instance"], record)
+        return known
+
+    @cached_property
+    def exact(self) -> dict[str, Distribution]:
+        """The exact posterior of each instance that has one."""
+        return {instance: metrics.merged_posterior(r) for instance, r in self.exact_records.items()}
+
+    @cached_property
+    def _distances(self) -> dict[tuple[str, str, int], Distance]:
+        """Distance to the exact posterior of every record that has sequences and an exact reference."""
+        found = {}
+        for record in self.records:
+            estimate = metrics.merged_posterior(record)
+            if estimate and record["instance"] in self.exact:
+                found[key(record)] = metrics.distance(estimate, self.exact[record["instance"]])
+        return found
+
+    def distance(self, record: Record) -> Distance | None:
+        """The distance of one record, if it is known."""
+        return self._distances.get(key(record))
+
+    @cached_property
+    def _floors(self) -> dict[tuple[str, int], Floor]:
+        return {}
+
+    def floor(self, record: Record) -> Floor | None:
+        """What as many exact draws as the record has particles would score."""
+        instance, draws = record["instance"], int(record["n_particles"] or 0)
+        if draws < 1 or instance not in self.exact:
+            return None
+        if (instance, draws) not in self._floors:
+            seed = zlib.crc32(instance.encode("utf-8", "surrogateescape"))  # the same on every machine
+            self._floors[instance, draws] = metrics.sampling_floor(self.exact[instance], draws, seed=seed)
+        return self._floors[instance, draws]
+
+    @property
+    def instances(self) -> int:
+        """How many distinct instances there are."""
+        return len({r["instance"] for r in self.records})
+
+
+def key(record: Record) -> tuple[str, str, int]:
+    """What tells a record apart within its task."""
+    return record["instance"], record["method"], record["seed"]
+
+
+def by_task(records: Iterable[Record]) -> list[Task]:
+    """Records grouped by task and sorted, so that a report does not depend on the order of files."""
+    found: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        found[record["task"]].append(record)
+    return [Task(name, tuple(sorted(found[name], key=key))) for name in sorted(found)]
+
+
+def score(name: str) -> Value:
+    """The value of a score, by its name in the record."""
+    return lambda record: record["scores"].get(name)
+
+
+def cost(name: str) -> Value:
+    """The value of a cost, by its name in the record."""
+    return lambda record: record["cost"].get(name)
+
+
+def log_prob(record: Record) -> float | None:
+    """Expected log p(y) in nats: as recorded, else from the sequences."""
+    recorded = record["scores"].get("log_prob")
+    return metrics.expected_log_prob(record) if recorded is None else float(recorded)
+
+
+def share_of_mass(name: str) -> Value:
+    """The share of a record's mass that went to `name`, e.g. "log_censored_mass"."""
+
+    def share(record: Record) -> float | None:
+        lost = metrics.log_value(record[name])
+        return math.exp(lost - _log_total(record)) if lost > -math.inf else 0.0
+
+    return share
+
+
+def _log_total(record: Record) -> float:
+    """log of all the mass of a record: where anything finished, validity is the finished share of it."""
+    finished = [metrics.log_value(s["log_weight"]) for s in record["sequences"] if s["weight"]]
+    validity = record["scores"].get("validity")
+    if finished and validity:
+        return float(np.logaddexp.reduce(finished)) - math.log(validity)
+    lost = ("log_rejected_mass", "log_censored_mass", "log_dead_mass")
+    return float(np.logaddexp.reduce([metrics.log_value(record.get(name)) for name in lost]))
+
+
+def dead_share(record: Record) -> float | None:
+    """The share of a record's mass that is neither valid nor rejected nor censored: dead ends."""
+    validity = record["scores"].get("validity")
+    if validity is None:
+        return None
+    other = sum(share_of_mass(name)(record) or 0.0 for name in ("log_rejected_mass", "log_censored_mass"))
+    rest = 1.0 - validity - other
+    return rest if rest > 1e-9 else 0.0
+
+
+def _attribute(find: Callable[[Record], Distance | Floor | None], name: str) -> Value:
+    """One number of what `find` knows about a record, or None if it knows nothing."""
+
+    def value(record: Record) -> float | None:
+        found = find(record)
+        return None if found is None else float(getattr(found, name))
+
+    return value
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the summary: means over instances by column name, None where nothing is known."""
+
+    task: str
+    method: str
+    label: str
+    instances: int
+    seeds: int
+    ess_kind: str
+    """"sampling", "concentration", "mixed" or ""."""
+    values: dict[str, float | None]
+    counts: dict[str, int] = field(default_factory=dict)
+    """On how many instances each column was known."""
+
+
+def summarise(task: Task) -> list[Row]:
+    """The rows of one task, in the order of the tables."""
+    rows = [_row(task, method, records) for method, records in task.methods.items()]
+    law = _local_law_row(task)
+    return rows if law is None else [*rows, law]
+
+
+def _row(task: Task, method: str, records: Sequence[Record]) -> Row:
+    columns: dict[str, Value] = {
+        "validity": score("validity"),
+        "accuracy": score("accuracy"),
+        "best_accuracy": score("best_accuracy"),
+        "log_prob": log_prob,
+        "ess": lambda r: r["ess"],
+        "forward_rows": cost("forward_rows"),
+        "seconds": cost("seconds"),
+        "rejected": share_of_mass("log_rejected_mass"),
+        "censored": share_of_mass("log_censored_mass"),
+        "dead": dead_share,
+    }
+    if method != EXACT:  # the reference is at no distance from itself
+        columns |= {name: _attribute(task.distance, name) for name in ("tv", "kl_to_exact", "kl_from_exact")}
+        columns |= {
+            "tv_floor": _attribute(task.floor, "tv"),
+            "kl_floor": _attribute(task.floor, "kl_to_exact"),
+        }
+    known = {name: by_instance(records, value) for name, value in columns.items()}
+    known["log_evidence"] = _log_evidence(records)
+    known["log_evidence_sd"] = _log_evidence_sd(records)
+    kinds = {r["ess_kind"] for r in records if r["ess"] is not None and r["ess_kind"]}
+    return Row(
+        task=task.name,
+        method=method,
+        label=label(method),
+        instances=len({r["instance"] for r in records}),
+        seeds=len({r["seed"] for r in records}),
+        ess_kind=kinds.pop() if len(kinds) == 1 else "mixed" if kinds else "",
+        values={name: _mean(list(values.values())) for name, values in known.items()},
+        counts={name: len(values) for name, values in known.items()},
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _evidences(records: Iterable[Record]) -> dict[str, list[float]]:
+    """Log-evidence estimates of each instance that has one. A null beside a number is an estimate of zero."""
+    found: dict[str, list[float | None]] = defaultdict(list)
+    for record in records:
+        found[record["instance"]].append(record["log_evidence"])
+    return {
+        instance: [metrics.log_value(v) for v in values]
+        for instance, values in sorted(found.items())
+        if any(v is not None for v in values)
+    }
+
+
+def _log_evidence(records: Iterable[Record]) -> dict[str, float]:
+    return {i: metrics.log_mean_exp(values) for i, values in _evidences(records).items()}
+
+
+def _log_evidence_sd(records: Iterable[Record]) -> dict[str, float]:
+    """Standard deviation over the seeds of each instance that has several, all of them finite."""
+    return {
+        i: float(np.std(values, ddof=1))
+        for i, values in _evidences(records).items()
+        if len(values) > 1 and min(values) > -math.inf
+    }
+
+
+def _local_law_row(task: Task) -> Row | None:
+    """The exact law of local masking on every instance with an exact record, as if it were a method."""
+    if not task.exact:
+        return None
+    known: dict[str, dict[str, float]] = defaultdict(dict)
+    for instance, record in sorted(task.exact_records.items()):
+        law = metrics.local_masking_law(record)
+        if not law:
+            continue
+        found = metrics.distance(law, task.exact[instance])
+        known["tv"][instance] = found.tv
+        known["kl_to_exact"][instance] = found.kl_to_exact
+        known["kl_from_exact"][instance] = found.kl_from_exact
+        correct = {s["text"]: s["correct"] for s in record["sequences"] if s["correct"] is not None}
+        accuracy = metrics.expectation(law, correct)
+        if accuracy is not None:
+            known["accuracy"][instance] = accuracy
+        # log p of tokenisations differs, so this one is taken over sequences and not over merged strings.
+        q = [(math.exp(metrics.log_value(s["log_q"])), metrics.log_value(s["log_prob"]))
+             for s in record["sequences"] if s["weight"]]  # fmt: skip
+        known["log_prob"][instance] = math.fsum(w * v for w, v in q) / math.fsum(w for w, _ in q)
+    return Row(
+        task=task.name,
+        method=LOCAL_LAW,
+        label="Local masking, exact law",
+        instances=len(task.exact),
+        seeds=0,
+        ess_kind="",
+        values={name: _mean(list(v.values())) for name, v in known.items()},
+        counts={name: len(v) for name, v in known.items()},
+    )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One method against one baseline: the paired difference of each quantity that both have."""
+
+    task: str
+    method: str
+    baseline: str
+    differences: dict[str, Difference]
+
+
+def comparisons(task: Task, baselines: Sequence[str]) -> list[Comparison]:
+    """Every method but the exact reference against every baseline that was run."""
+    quantities: dict[str, Value] = {
+        "accuracy": score("accuracy"),
+        "best_accuracy": score("best_accuracy"),
+        "log_prob": log_prob,
+        "tv": _attribute(task.distance, "tv"),
+    }
+    known: dict[str, dict[str, dict[str, float]]] = {
+        method: {name: by_instance(records, value) for name, value in quantities.items()}
+        for method, records in task.methods.items()
+        if method != EXACT
+    }
+    return [
+        Comparison(task.name, method, baseline, {
+            name: paired_difference(known[method][name], known[baseline][name])
+            for name in quantities if known[method][name] and known[baseline][name] and _worth(name, baseline)
+        })
+        for baseline in baselines if baseline in known
+        for method in known if method != baseline
+    ]  # fmt: skip
+
+
+def _worth(quantity: str, baseline: str) -> bool:
+    """A single greedy sequence is no estimate of a distribution: its distance is shown, but nothing is
+    compared to it."""
+    return quantity != "tv" or baseline != "greedy_masking"
+
+
+def summary_csv(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The rows as flat dicts for a CSV file: means, and the number of instances that each rests on."""
+    return [
+        {
+            "task": r.task,
+            "method": r.method,
+            "instances": r.instances,
+            "seeds": r.seeds,
+            "ess_kind": r.ess_kind,
+        }
+        | {name: r.values.get(name) for name in CSV_COLUMNS}
+        | {f"{name}_instances": r.counts.get(name, 0) for name in CSV_COLUMNS}
+        for r in rows
+    ]
+
+
+CSV_COLUMNS = (
+    "validity", "accuracy", "best_accuracy", "log_prob", "log_evidence", "log_evidence_sd", "ess", "tv",
+    "tv_floor", "kl_to_exact", "kl_floor", "kl_from_exact", "forward_rows", "seconds", "rejected", "censored",
+    "dead",
+)  # fmt: skip

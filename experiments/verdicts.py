@@ -1,0 +1,116 @@
+"""Differences put into words. A sentence never says more than its interval does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from experiments.examples import posterior_method
+from experiments.labels import label
+from experiments.statistics import Difference
+from experiments.summary import LOCAL_LAW, Comparison, Row, Task
+from experiments.text import counted, listed, number, points, signed
+
+
+def verdict(task: Task, comparisons: Sequence[Comparison], baselines: Sequence[str], rows: Sequence[Row] = ()) -> str:
+    """What the task's posterior method changes against each baseline, in a sentence or a few.
+
+    `rows` (of the summary) put distances to the exact posterior beside what sampling error alone would score.
+    """
+    method = posterior_method(task)
+    if method is None:
+        return "No method that estimates the posterior was run on this task."
+    found = {c.baseline: c.differences for c in comparisons if c.method == method}
+    clauses = [
+        _accuracy(found[b]["accuracy"], label(b)) if "accuracy" in found.get(b, {}) else _absent(b, b in task.methods)
+        for b in baselines
+        if b != method
+    ]
+    sentence = f"In expected accuracy, {label(method)} " + "; ".join(clauses) + "." if clauses else ""
+    near = [_distance(d["tv"], label(b)) for b, d in found.items() if "tv" in d]
+    sentences = [sentence, *(f"Its total variation distance to the exact posterior {n}." for n in near)]
+    return " ".join([*sentences, _scale(method, rows) if near else ""]).strip()
+
+
+def _scale(method: str, rows: Sequence[Row]) -> str:
+    """How large the distances are, and what sampling error alone would make them."""
+    known = {r.method: r.values for r in rows}
+    own = known.get(method, {})
+    if own.get("tv") is None or own.get("tv_floor") is None or LOCAL_LAW not in known:
+        return ""
+    law = number(known[LOCAL_LAW].get("tv"), 3)
+    return (
+        f"It is {number(own['tv'], 3)}; as many draws from the exact posterior itself would score "
+        f"{number(own['tv_floor'], 3)}, and local masking without any sampling error {law}."
+    )
+
+
+def _absent(baseline: str, was_run: bool) -> str:
+    why = "has no accuracy to compare with" if was_run else "was not run"
+    return f"has no comparison with {_lower(label(baseline))}, which {why}"
+
+
+def _accuracy(d: Difference, baseline: str) -> str:
+    size = f"{number(abs(100 * (d.mean or 0.0)), 1)} points"
+    basis = _basis(d, points)
+    against = _lower(baseline)
+    match d.verdict:
+        case "higher":
+            return f"gains {size} over {against} ({basis})"
+        case "lower":
+            return f"costs {size} against {against} ({basis})"
+        case "no difference":
+            return f"shows no difference from {against} ({basis})"
+        case _:
+            seen = f"{points(d.mean)} points, " if d.mean is not None else ""
+            return f"cannot be told apart from {against} ({seen}{basis})"
+
+
+def _distance(d: Difference, baseline: str) -> str:
+    basis = _basis(d, lambda v: signed(v, 3))
+    against = _lower(baseline)
+    match d.verdict:
+        case "higher" | "lower":
+            return f"is {number(abs(d.mean or 0.0), 3)} {d.verdict} than that of {against} ({basis})"
+        case "no difference":
+            return f"shows no difference from that of {against} ({basis})"
+        case _:
+            seen = f"{signed(d.mean, 3)}, " if d.mean is not None else ""
+            return f"cannot be told apart from that of {against} ({seen}{basis})"
+
+
+def _basis(d: Difference, shown: Callable[[float | None], str]) -> str:
+    """The interval, the number of instances, and any remark."""
+    parts = [f"95% interval {shown(d.low)} to {shown(d.high)}"] if d.low is not None else []
+    parts.append(counted(d.instances, "instance"))
+    if d.unpaired:
+        parts.append(f"{d.unpaired} more without a pair")
+    if d.note:
+        parts.append(d.note)
+    return ", ".join(parts)
+
+
+def _lower(text: str) -> str:
+    """A label inside a sentence: its first letter small, unless the word is an acronym."""
+    return text if text[:2].isupper() else text[:1].lower() + text[1:]
+
+
+def cell(d: Difference | None, kind: str) -> str:
+    """A difference as a table cell: mean, interval and verdict."""
+    if d is None or d.mean is None:
+        return "—"
+    show = {"points": points, "nats": lambda v: signed(v, 2), "distance": lambda v: signed(v, 3)}[kind]
+    interval = f" [{show(d.low)}, {show(d.high)}]" if d.low is not None else " [no interval]"
+    return f"{show(d.mean)}{interval} {d.verdict}"
+
+
+def remarks(comparisons: Sequence[Comparison]) -> list[str]:
+    """What a reader of the table of differences must know, each once, with where it applies."""
+    found: dict[str, list[str]] = {}
+    for c in comparisons:
+        for d in c.differences.values():
+            if d.note and d.note != "equal on every instance":
+                where = f"{label(c.method)} against {_lower(label(c.baseline))}"
+                places = found.setdefault(d.note, [])
+                if where not in places:
+                    places.append(where)
+    return [f"{note[:1].upper()}{note[1:]}: {listed(places)}." for note, places in sorted(found.items())]

@@ -1,0 +1,426 @@
+"""The runner: records as promised, resuming, sweeps, and errors that a user can act on."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+from toy_study import METHODS, STRINGS, ToyTask, install, settings
+
+from experiments.config import Config, SMCConfig, TaskConfig, identity
+from experiments.errors import ExperimentError
+from experiments.evaluate import normalised
+from experiments.methods import ALGORITHMS
+from experiments.run import CONFIGS, execute, main
+from experiments.store import RECORDS, is_done, read_records, run_id
+from experiments.tasks import TASKS, Instance
+from smc.errors import SMCError
+
+ROOT = CONFIGS.parent
+FIELDS = {
+    *(
+        "task",
+        "instance",
+        "method",
+        "seed",
+        "run_id",
+        "prompt",
+        "reference",
+        "status",
+        "advice",
+        "n_particles",
+    ),
+    *(
+        "weighted",
+        "log_evidence",
+        "log_censored_mass",
+        "log_rejected_mass",
+        "log_unexplored_mass",
+        "ess",
+        "ess_kind",
+    ),
+    *("cost", "scores", "sequences", "trace"),
+}
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    return install(monkeypatch)
+
+
+# Configuration
+
+
+def composed(*overrides: str) -> Config:
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        config = OmegaConf.to_object(compose("config", list(overrides)))
+    assert isinstance(config, Config)
+    return config
+
+
+def choices() -> list[str]:
+    return [f"{path.parent.name}={path.stem}" for path in sorted(CONFIGS.glob("*/*.yaml"))]
+
+
+@pytest.mark.parametrize("choice", choices())
+def test_every_yaml_composes(choice: str) -> None:
+    config = composed(choice, *(["model.id=some/model"] if choice == "model=hf" else []))
+    assert config.method.algorithm in ALGORITHMS
+    assert config.task.name in TASKS
+    if choice == "model=hf":
+        assert config.model.id == "some/model"
+
+
+def test_the_methods_are_there() -> None:
+    names = {choice.split("=")[1] for choice in choices() if choice.startswith("method=")}
+    assert names == {
+        *("greedy_masking", "local_masking", "importance_resampling", "unconstrained"),
+        *("smc", "smc_sample", "smc_power", "exact"),
+    }
+    for name in names:
+        assert composed(f"method={name}").method.name == name
+    power = composed("method=smc_power").method
+    assert isinstance(power, SMCConfig)
+    assert power.target_power == 4
+
+
+def test_identity_ignores_what_does_not_affect_results(tmp_path: Path) -> None:
+    def named(**changes: Any) -> str:
+        return run_id(identity(settings(tmp_path, **changes)))
+
+    assert named() == named(limit=3) == named(study="other") == run_id(identity(settings("elsewhere")))
+    assert len({named(), named(seed=1), named(method="exact"), named(task=TaskConfig("toy", 9))}) == 4
+
+
+# Records
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_records_hold_what_was_promised(loads: list[Any], tmp_path: Path, method: str) -> None:
+    folder = execute(settings(tmp_path, method))
+    assert folder == tmp_path / "s" / folder.name
+    assert is_done(folder)
+    records = read_records(folder)
+    assert [record["instance"] for record in records] == ["toy_00", "toy_01", "toy_10", "toy_11"]
+    for record in records:
+        assert set(record) >= FIELDS
+        assert (record["task"], record["method"], record["seed"]) == ("toy", method, 0)
+        assert record["prompt"].startswith("bits ")
+        assert record["reference"] == "000"
+        assert set(record["cost"]) == {"forward_rows", "passes", "tokens", "masks", "checks", "seconds"}
+        assert set(record["scores"]) == {"validity", "accuracy", "best_accuracy", "log_prob"}
+        sequences = record["sequences"]
+        if sequences:
+            assert math.fsum(s["weight"] for s in sequences) == pytest.approx(1)
+            weights = [s["weight"] for s in sequences]
+            assert weights == sorted(weights, reverse=True)
+            expected = math.fsum(s["weight"] * s["correct"] for s in sequences)
+            assert record["scores"]["accuracy"] == pytest.approx(expected)
+        for s in sequences:
+            assert s["text"] in STRINGS
+            assert s["correct"] == float(s["text"] == "000")
+            assert s["log_prob"] == pytest.approx(3 * math.log(0.5))
+            assert s["log_q"] == pytest.approx(s["log_prob"] - s["log_kept_mass"])
+            if method != "exact":
+                assert math.fsum(s["kept_path"]) == pytest.approx(s["log_kept_mass"])
+        json.dumps(record, allow_nan=False)
+
+
+def test_exact_and_smc_records_hold_the_known_posterior(loads: list[Any], tmp_path: Path) -> None:
+    for method in ("exact", "smc"):
+        folder = execute(settings(tmp_path, method, limit=1))
+        assert folder is not None
+        (record,) = read_records(folder)
+        assert record["log_evidence"] == pytest.approx(math.log(5 / 8), rel=1e-12)
+        assert record["scores"] == pytest.approx(
+            {
+                "validity": 1,
+                "accuracy": 1 / 5,
+                "best_accuracy": record["scores"]["best_accuracy"],
+                "log_prob": -math.log(8),
+            }
+        )
+        by_text = {s["text"]: s for s in record["sequences"]}
+        assert set(by_text) == set(STRINGS)
+        assert by_text["000"]["weight"] == pytest.approx(1 / 5)
+        assert math.exp(by_text["000"]["log_q"]) == pytest.approx(1 / 2)
+        assert record["ess_kind"] == "concentration"
+
+
+def test_methods_without_evidence_say_so(loads: list[Any], tmp_path: Path) -> None:
+    for method in ("greedy_masking", "local_masking"):
+        folder = execute(settings(tmp_path, method, limit=1))
+        assert folder is not None
+        (record,) = read_records(folder)
+        assert record["log_evidence"] is None
+        assert record["weighted"] is False
+
+
+def test_normalised_weights() -> None:
+    assert normalised([]) == []
+    assert normalised([-math.inf] * 2) == [0, 0]
+    assert normalised([-1000.0, -math.inf, -1000.0]) == [0.5, 0, 0.5]
+
+
+# Resuming
+
+
+def without_time(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [record | {"cost": record["cost"] | {"seconds": None}} for record in records]
+
+
+@pytest.mark.parametrize("method", ["smc_sample", "local_masking"])
+def test_an_interrupted_run_ends_with_the_records_of_an_uninterrupted_one(
+    loads: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    whole = execute(settings(tmp_path / "whole", method))
+    calls = []
+
+    def interrupted(self: ToyTask, instance: Instance, text: str) -> float:
+        calls.append(instance.id)
+        if instance.id == "toy_10":
+            raise KeyboardInterrupt
+        return float(text == instance.reference)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ToyTask, "score", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            execute(settings(tmp_path / "cut", method))
+    cut = tmp_path / "cut" / "s" / run_id(identity(settings(tmp_path, method)))
+    assert len(read_records(cut)) == 2
+    assert not is_done(cut)
+    with open(cut / RECORDS, "ab") as stream:
+        stream.write(b'{"task": "toy", "inst')
+    assert execute(settings(tmp_path / "cut", method)) == cut
+    assert whole is not None
+    assert is_done(cut)
+    assert without_time(read_records(cut)) == without_time(read_records(whole))
+
+
+def test_finished_runs_are_skipped_and_larger_limits_continue(
+    loads: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = execute(settings(tmp_path, limit=2))
+    assert folder is not None
+    before = (folder / RECORDS).read_bytes()
+    assert execute(settings(tmp_path, limit=2)) == execute(settings(tmp_path, limit=1)) == folder
+    assert len(loads) == 1
+    assert capsys.readouterr().out.count(", skipped: ") == 2
+    assert execute(settings(tmp_path)) == folder
+    after = (folder / RECORDS).read_bytes()
+    assert after.startswith(before)
+    assert after.count(b"\n") == 4
+    assert is_done(folder)
+    assert "4 instances complete (2 new)" in capsys.readouterr().out
+
+
+def test_seeds_depend_on_the_instance_and_not_on_the_order(
+    loads: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = execute(settings(tmp_path / "a", "smc_sample"))
+    original = ToyTask.instances
+    monkeypatch.setattr(ToyTask, "instances", lambda self, limit=None: original(self, limit)[::-1])
+    backward = execute(settings(tmp_path / "b", "smc_sample"))
+    assert forward is not None
+    assert backward is not None
+    assert without_time(read_records(forward)) == without_time(read_records(backward))[::-1]
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"limit": 0}, "limit=0"),
+        ({"study": "../x"}, "study='../x'"),
+        ({"task": TaskConfig("nope", 8)}, "no task 'nope'"),
+        ({"method": SMCConfig("smc", "nope", 4)}, "no algorithm 'nope'"),
+        ({"method": SMCConfig("a b", "smc", 4)}, "method.name='a b'"),
+        ({"method": SMCConfig("smc", "smc", 0)}, "n_particles"),
+        ({"method": SMCConfig("smc", "smc", 4, branching="nope")}, "branching"),
+        ({"task": TaskConfig("large", 8), "method": "exact"}, "out of reach"),
+    ],
+)
+def test_bad_input_is_named(loads: list[Any], tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises((ExperimentError, SMCError), match=message) as caught:
+        execute(settings(tmp_path, **changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_in_the_middle_names_the_instance_and_loses_nothing(
+    loads: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = ToyTask.instances
+
+    def with_bad_prompt(self: ToyTask, limit: int | None = None) -> list[Instance]:
+        first, second, *rest = original(self, limit)
+        return [first, Instance("bad", "?", second.constraint, "?", None), *rest]
+
+    monkeypatch.setattr(ToyTask, "instances", with_bad_prompt)
+    with pytest.raises(ExperimentError, match="instance bad: "):
+        execute(settings(tmp_path))
+    assert [record["instance"] for record in read_records(tmp_path)] == ["toy_00"]
+
+
+def test_a_sweep_passes_over_exact_where_it_is_impossible(
+    loads: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(settings(tmp_path, "exact", task=TaskConfig("large", 8)), sweep=True) is None
+    assert "skipped" in capsys.readouterr().out
+    assert not loads
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_settings_under_one_label_are_refused(loads: list[Any], tmp_path: Path) -> None:
+    execute(settings(tmp_path, limit=1))
+    with pytest.raises(ExperimentError, match=r"method\.n_particles 8 there, 4 here"):
+        execute(settings(tmp_path, limit=1, method=SMCConfig("smc", "smc", 4)))
+    assert execute(settings(tmp_path, limit=1, method=SMCConfig("smc_4", "smc", 4)))
+
+
+# The command line, in this process
+
+
+def command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of `python -m experiments.run` with these arguments."""
+    monkeypatch.setattr(sys, "argv", ["run.py", *arguments])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "")
+    code = 0
+    try:
+        main()
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["task=nope"], "nope"),
+        (["method=nope"], "nope"),
+        (["model=nope"], "nope"),
+        (["model=hf"], "model.id"),
+        (["seed=x"], "seed"),
+        (["method.n_particles=abc"], "n_particles"),
+        (["method.nope=1"], "nope"),
+        (["limit=0"], "limit=0"),
+        (["task=bfcl", "task.category=java"], "java"),
+        (["task=bfcl", "method=exact"], "out of reach"),
+        (["tracking.mode=nope", "limit=1"], "tracking.mode='nope'"),
+        (["method.n_particles=0", "limit=1"], "n_particles"),
+        (["results=/proc/nowhere", "limit=1"], "/proc/nowhere"),
+        (["-m", "results=/proc/nowhere", "seed=0,1"], "/proc/nowhere"),
+    ],
+)
+def test_the_command_line_answers_bad_input_in_one_paragraph(
+    loads: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    arguments: list[str],
+    message: str,
+) -> None:
+    where = [] if any("results=" in argument for argument in arguments) else [f"results={tmp_path}"]
+    code, _, err = command_line(monkeypatch, capsys, *where, *arguments)
+    assert code != 0
+    assert message in err
+    assert "Traceback" not in err
+    assert len(err) < 1500
+
+
+def test_a_sweep_runs_every_job_and_leaves_no_litter(
+    loads: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(TASKS, "dates", ToyTask)
+    code, out, err = command_line(
+        monkeypatch,
+        capsys,
+        "-m",
+        "method=smc,greedy_masking",
+        "seed=0,1",
+        "limit=2",
+        "results=out",
+        "study=s",
+    )
+    assert code == 0, err
+    assert len(read_records(tmp_path / "out" / "s")) == 8
+    assert out.count("2 instances complete (2 new)") == 4
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+    environment = json.loads(next((tmp_path / "out" / "s").glob("*/environment.json")).read_text())
+    assert environment["command"].startswith("python -m experiments.run ")
+    assert "method=" in environment["command"]
+
+
+def test_a_failing_job_does_not_keep_a_sweep_from_the_others(
+    loads: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(TASKS, "dates", ToyTask)
+    code, _, err = command_line(
+        monkeypatch, capsys, "-m", "method.n_particles=0,4", "limit=1", f"results={tmp_path}", "study=s"
+    )
+    assert code != 0
+    assert "n_particles" in err
+    assert "Traceback" not in err
+    assert len(read_records(tmp_path / "s")) == 1
+
+
+# The command line with the real model
+
+
+def real(results: Path, *arguments: str) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "experiments.run",
+        "task=dates",
+        "method=greedy_masking",
+        f"results={results}",
+        *arguments,
+    ]
+
+
+@pytest.mark.model
+def test_kill_and_resume_with_a_real_process(tmp_path: Path) -> None:
+    process = subprocess.Popen(real(tmp_path / "cut", "limit=2"), cwd=ROOT, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        if any(path.stat().st_size for path in (tmp_path / "cut").rglob(RECORDS)):
+            os.kill(process.pid, signal.SIGKILL)
+            break
+        time.sleep(0.02)
+    process.wait()
+    subprocess.run(real(tmp_path / "cut", "limit=2"), cwd=ROOT, check=True, capture_output=True)
+    execute(composed("task=dates", "method=greedy_masking", "limit=2", f"results={tmp_path / 'whole'}"))
+    cut, whole = read_records(tmp_path / "cut"), read_records(tmp_path / "whole")
+    assert len(whole) == 2
+    assert [(r["instance"], r["sequences"][0]["text"]) for r in cut] == [
+        (r["instance"], r["sequences"][0]["text"]) for r in whole
+    ]
+
+
+@pytest.mark.model
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    process = subprocess.Popen(real(tmp_path), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not any(p.stat().st_size for p in tmp_path.rglob(RECORDS)):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "run the same command again" in err
+    assert "Traceback" not in err

@@ -1,0 +1,208 @@
+"""The record store: nothing lost, nothing corrupted, nothing confused."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.errors import ExperimentError
+from experiments.store import (
+    CONFIG,
+    DONE,
+    ENVIRONMENT,
+    RECORDS,
+    done_keys,
+    is_done,
+    open_run,
+    plain,
+    read_records,
+    refuse_ambiguity,
+    run_id,
+)
+
+
+def record(instance: str, **more: Any) -> dict[str, Any]:
+    return {"task": "t", "instance": instance, "method": "m", "seed": 0, **more}
+
+
+def write(folder: Path, *records: dict[str, Any], environment: dict[str, Any] | None = None) -> None:
+    with open_run(folder, {"seed": 0}, environment or {"python": "3"}) as store:
+        for item in records:
+            store.append(item)
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    write(tmp_path / "a", record("1", text="é\udcff", x=0.1), record("2"))
+    assert read_records(tmp_path) == [record("1", text="é\udcff", x=0.1), record("2")]
+    assert done_keys(tmp_path) == {("t", "1", "m", 0), ("t", "2", "m", 0)}
+    assert done_keys(tmp_path / "absent") == set()
+    with pytest.raises(ExperimentError, match="no folder"):
+        read_records(tmp_path / "absent")
+
+
+def test_plain_values(tmp_path: Path) -> None:
+    value = {
+        "a": np.float64(-math.inf),
+        "b": (np.int64(3), math.nan),
+        "c": np.bool_(True),
+        "d": np.float32(0.5),
+        "e": None,
+    }
+    assert plain(value) == {"a": None, "b": [3, None], "c": True, "d": 0.5, "e": None}
+    assert [type(plain(x)) for x in (np.int64(3), np.float64(1), np.bool_(True))] == [int, float, bool]
+    with pytest.raises(TypeError, match="ndarray"):
+        plain({"a": np.zeros(2)})
+
+
+@pytest.mark.parametrize("cut", [1, 2, 10])
+def test_a_torn_last_line_is_ignored_and_does_not_corrupt_what_follows(tmp_path: Path, cut: int) -> None:
+    write(tmp_path, record("1"), record("2", text="long enough"))
+    path = tmp_path / RECORDS
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert read_records(tmp_path) == [record("1")]
+    write(tmp_path, record("3"))
+    assert read_records(tmp_path) == [record("1"), record("3")]
+    assert path.read_bytes().endswith(b"}\n")
+
+
+@given(cut=st.integers(0, 400))
+def test_any_cut_keeps_a_prefix_of_the_records(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    folder = tmp_path_factory.mktemp("cut")
+    records = [record(str(i), text="ü" * i) for i in range(5)]
+    write(folder, *records)
+    path = folder / RECORDS
+    data = path.read_bytes()[:cut]
+    path.write_bytes(data)
+    kept = read_records(folder)
+    assert kept == records[: len(kept)]
+    assert len(kept) == data.count(b"\n")
+    write(folder, record("new"))
+    assert read_records(folder) == [*kept, record("new")]
+
+
+def test_the_first_of_repeated_records_counts(tmp_path: Path) -> None:
+    write(tmp_path / "a", record("1", x=1), record("1", x=2))
+    write(tmp_path / "b", record("1", x=3), record("2", x=4))
+    assert [r["x"] for r in read_records(tmp_path)] == [1, 4]
+
+
+@pytest.mark.parametrize("line", ["{broken", "[]", '{"task": "t"}', ""])
+def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
+    write(tmp_path, record("1"), record("2"))
+    path = tmp_path / RECORDS
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], line, lines[1]]) + "\n")
+    with pytest.raises(ExperimentError, match=r"Line 2 of .*records.jsonl"):
+        read_records(tmp_path)
+    with pytest.raises(ExperimentError, match="Line 2"), open_run(tmp_path, {}, {}):
+        pass
+
+
+def test_done_marker(tmp_path: Path) -> None:
+    with open_run(tmp_path, {}, {}) as store:
+        store.append(record("1"))
+        assert not is_done(tmp_path)
+        store.finish()
+    assert is_done(tmp_path)
+    assert (tmp_path / DONE).read_text() == "1 records\n"
+    with open_run(tmp_path, {}, {}):
+        assert not is_done(tmp_path), "a run that goes on is not done"
+
+
+def test_settings_and_environment(tmp_path: Path) -> None:
+    with open_run(tmp_path, {"seed": 3, "limit": None}, {"python": "1"}):
+        pass
+    assert yaml.safe_load((tmp_path / CONFIG).read_text()) == {"seed": 3, "limit": None}
+    write(tmp_path, environment={"python": "1"})
+    assert json.loads((tmp_path / ENVIRONMENT).read_text()) == {"python": "1"}
+    for _ in range(2):
+        write(tmp_path, environment={"python": "2"})
+    assert json.loads((tmp_path / ENVIRONMENT).read_text()) == {
+        "python": "1",
+        "resumed_with": [{"python": "2"}],
+    }
+    assert sorted(p.name for p in tmp_path.iterdir()) == [CONFIG, ENVIRONMENT, RECORDS], (
+        "no temporary files stay"
+    )
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    with open_run(tmp_path, {}, {}) as store:
+        with pytest.raises(ExperimentError, match="Another process"), open_run(tmp_path, {}, {}):
+            pass
+        store.append(record("1"))
+    write(tmp_path, record("2"))
+    assert len(read_records(tmp_path)) == 2
+
+
+WRITER = """
+import sys, time
+from experiments.store import open_run
+with open_run(sys.argv[1], {}, {}) as store:
+    for i in range(10**6):
+        store.append({"task": "t", "instance": str(i), "method": "m", "seed": 0, "text": "x" * 5000})
+        print(i, flush=True)
+"""
+
+
+def test_kill_9_loses_at_most_the_record_in_progress(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    for _ in range(20):
+        process.stdout.readline()
+    time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    told = 20 + len(process.stdout.read().splitlines())
+    process.wait()
+    kept = len(read_records(tmp_path))
+    assert kept >= told - 1
+    write(tmp_path, record("after"))  # the lock died with the process
+    assert [r["instance"] for r in read_records(tmp_path)] == [*map(str, range(kept)), "after"]
+
+
+def test_run_id_depends_on_content_alone() -> None:
+    assert run_id({"a": 1, "b": {"c": 2.0}}) == run_id({"b": {"c": 2.0}, "a": 1})
+    assert len({run_id({"seed": seed, "k": k}) for seed in range(3) for k in (1, 2)}) == 6
+    assert run_id({"seed": 0}) == run_id({"seed": np.int64(0)})
+    assert len(run_id({})) == 10
+
+
+def test_runs_that_a_report_could_not_tell_apart_are_refused(tmp_path: Path) -> None:
+    def settings(k: int, name: str = "smc", seed: int = 0) -> dict[str, Any]:
+        return {
+            "task": {"name": "t"},
+            "method": {"name": name, "n_particles": k},
+            "model": {"id": "x"},
+            "seed": seed,
+        }
+
+    with open_run(tmp_path / "first", settings(16), {}):
+        pass
+    refuse_ambiguity(tmp_path, "second", settings(8))  # nothing recorded yet: nothing to confuse
+    write_first = record("1")
+    with open_run(tmp_path / "first", settings(16), {}) as store:
+        store.append(write_first)
+    with pytest.raises(ExperimentError, match=r"method.n_particles 16 there, 8 here.*method.name=smc_2"):
+        refuse_ambiguity(tmp_path, "second", settings(8))
+    refuse_ambiguity(tmp_path, "first", settings(16))
+    refuse_ambiguity(tmp_path, "second", settings(8, name="smc_8"))
+    refuse_ambiguity(tmp_path, "second", settings(8, seed=1))
+    refuse_ambiguity(tmp_path / "other", "second", settings(8))
