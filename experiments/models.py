@@ -32,9 +32,7 @@ def _load(source: str, id: str, revision: str | None, device: str, dtype: str) -
         return HFModel.from_pretrained(id, device=device, dtype=dtype, revision=revision)
     except SMCError:
         raise
-    except (
-        Exception
-    ) as error:  # every library on the way fails in its own manner: files, network, devices, memory
+    except Exception as error:  # every library on the way fails in its own manner: files, network, devices, memory
         raise ExperimentError(
             f"The model {id!r} (model.source={source}, device={device}, dtype={dtype}) could not be loaded: "
             f"{' '.join(str(error).split())[:400]} Check model.id, model.device and model.dtype, and whether the files "

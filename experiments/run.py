@@ -72,10 +72,7 @@ def execute(config: Config, *, command: str = COMMAND, sweep: bool = False) -> P
     study = Path(config.results) / config.study
     folder = study / name
     instances = task.instances(config.limit)
-    keys = {
-        instance.id: (config.task.name, instance.id, config.method.name, config.seed)
-        for instance in instances
-    }
+    keys = {instance.id: (config.task.name, instance.id, config.method.name, config.seed) for instance in instances}
     if (folder / DONE).exists() and set(keys.values()) <= done_keys(folder):
         print(f"{title}: complete already ({len(instances)} instances), skipped: {folder}")
         return folder
@@ -153,9 +150,7 @@ def _run_instances(
 def _check(config: Config) -> None:
     """What can be refused before anything is read or loaded."""
     if config.limit is not None and config.limit < 1:
-        raise ExperimentError(
-            f"limit={config.limit} leaves no instance: give 1 or more, or leave limit out for all."
-        )
+        raise ExperimentError(f"limit={config.limit} leaves no instance: give 1 or more, or leave limit out for all.")
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", config.study):
         raise ExperimentError(
             f"study={config.study!r} cannot be the name of a folder: use letters, digits, dots, dashes and underscores."
@@ -167,9 +162,7 @@ def _check(config: Config) -> None:
 
 
 def _environment(config: Config, command: str) -> dict[str, Any]:
-    return environment(
-        command=command, device=config.model.device, dtype=config.model.dtype, seed=config.seed
-    )
+    return environment(command=command, device=config.model.device, dtype=config.model.dtype, seed=config.seed)
 
 
 class Refused(ExperimentError):
@@ -209,9 +202,7 @@ def _about(error: OSError) -> str:
 
 def main() -> None:
     """The command line: errors as one paragraph on stderr and a status that is not 0."""
-    os.environ["HYDRA_FULL_ERROR"] = (
-        "1"  # lets exceptions reach the handlers below instead of Hydra's own printing
-    )
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # lets exceptions reach the handlers below instead of Hydra's own printing
     try:
         app()
     except Refused:

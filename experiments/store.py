@@ -107,9 +107,7 @@ class RunStore:
 
 
 @contextmanager
-def open_run(
-    folder: str | Path, config: Mapping[str, Any], environment: Mapping[str, Any]
-) -> Iterator[RunStore]:
+def open_run(folder: str | Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> Iterator[RunStore]:
     """Open a run's folder for appending: create it if need be, lock it, cut off a torn line, note the settings.
 
     Raises:
@@ -132,9 +130,7 @@ def open_run(
         stream.seek(0, os.SEEK_END)
         (folder / DONE).unlink(missing_ok=True)
         write_atomically(folder / CONFIG, yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
-        write_atomically(
-            folder / ENVIRONMENT, json.dumps(_history(folder, plain(environment)), indent=2) + "\n"
-        )
+        write_atomically(folder / ENVIRONMENT, json.dumps(_history(folder, plain(environment)), indent=2) + "\n")
         yield RunStore(folder, stream, records)
 
 

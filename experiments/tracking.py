@@ -72,9 +72,7 @@ def open_tracker(
     Raises ExperimentError for an unknown mode, a missing package, or a server that refuses.
     """
     if config.mode not in MODES:
-        raise ExperimentError(
-            f"tracking.mode={config.mode!r} is not known: choose one of {', '.join(MODES)}."
-        )
+        raise ExperimentError(f"tracking.mode={config.mode!r} is not known: choose one of {', '.join(MODES)}.")
     if config.mode == "disabled":
         return NoTracker()
     if config.mode == "offline":
@@ -94,9 +92,7 @@ def open_tracker(
             job_type=method,
             id=run_id,
             name=f"{method}-{run_id}",
-            resume="allow"
-            if config.mode == "online"
-            else None,  # offline runs are joined by id when they are synced
+            resume="allow" if config.mode == "online" else None,  # offline runs are joined by id when they are synced
             mode="online" if config.mode == "online" else "offline",
             dir=str(folder),
             config=dict(settings),
@@ -121,9 +117,7 @@ def instance_metrics(record: Record) -> dict[str, Any]:
         "ess": record["ess"],
         **{f"cost/{key}": value for key, value in record["cost"].items()},
     }
-    return {"instance": record["instance"]} | {
-        key: value for key, value in values.items() if value is not None
-    }
+    return {"instance": record["instance"]} | {key: value for key, value in values.items() if value is not None}
 
 
 def summarise(records: Sequence[Record]) -> dict[str, Any]:

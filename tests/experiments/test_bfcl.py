@@ -20,9 +20,7 @@ from experiments.tasks import bfcl, build_task
 from experiments.tasks.bfcl import BfclTask, compact, json_schema, load, parse_object
 from experiments.tasks.bfcl_answers import call_is_right, first_accepted
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("bfcl_eval") is None, reason="bfcl_eval is not installed"
-)
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("bfcl_eval") is None, reason="bfcl_eval is not installed")
 
 
 def entries() -> list[bfcl.Entry]:
@@ -184,9 +182,7 @@ def perturbed(value: Any, rng: random.Random) -> Any:
     if isinstance(value, dict) and value:
         key = rng.choice(list(value))
         changed = {**value, key: perturbed(value[key], rng)}
-        return rng.choice(
-            [changed, changed, {k: v for k, v in value.items() if k != key}, {**value, "extra": 1}]
-        )
+        return rng.choice([changed, changed, {k: v for k, v in value.items() if k != key}, {**value, "extra": 1}])
     return rng.choice([None, "x", 0, value])
 
 

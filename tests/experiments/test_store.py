@@ -134,9 +134,7 @@ def test_settings_and_environment(tmp_path: Path) -> None:
         "python": "1",
         "resumed_with": [{"python": "2"}],
     }
-    assert sorted(p.name for p in tmp_path.iterdir()) == [CONFIG, ENVIRONMENT, RECORDS], (
-        "no temporary files stay"
-    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == [CONFIG, ENVIRONMENT, RECORDS], "no temporary files stay"
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:

@@ -20,14 +20,10 @@ from experiments.tracking import NoTracker, WandbTracker, instance_metrics, open
 
 
 def opened(mode: str, folder: Path) -> Any:
-    return open_tracker(
-        TrackingConfig(mode=mode), study="s", method="m", run_id="r0", settings={}, folder=folder
-    )
+    return open_tracker(TrackingConfig(mode=mode), study="s", method="m", run_id="r0", settings={}, folder=folder)
 
 
-def record(
-    instance: str, accuracy: float | None, evidence: float | None, status: str = "complete"
-) -> dict[str, Any]:
+def record(instance: str, accuracy: float | None, evidence: float | None, status: str = "complete") -> dict[str, Any]:
     return {
         "instance": instance,
         "status": status,
@@ -96,9 +92,7 @@ class FakeRun:
         self.exit_codes.append(exit_code)
 
 
-def test_a_resumed_run_ends_with_the_mirror_of_the_whole_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_ends_with_the_mirror_of_the_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
     server = FakeRun()
     monkeypatch.setattr("experiments.run.open_tracker", lambda *args, **more: WandbTracker(server))

@@ -23,10 +23,7 @@ from smc import FiniteLanguage, TableModel
 
 STRINGS = ("000", "100", "101", "110", "111")
 METHODS: dict[str, MethodConfig] = {
-    **{
-        name: ParticlesConfig(name, name, 4)
-        for name in ("local_masking", "importance_resampling", "unconstrained")
-    },
+    **{name: ParticlesConfig(name, name, 4) for name in ("local_masking", "importance_resampling", "unconstrained")},
     "greedy_masking": MethodConfig("greedy_masking", "greedy_masking"),
     "smc": SMCConfig("smc", "smc", 8),
     "smc_sample": SMCConfig("smc_sample", "smc", 4, branching="sample"),
