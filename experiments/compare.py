@@ -133,11 +133,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--baseline", nargs="+", metavar="METHOD",
         help=f"methods to compare with (default: {' '.join(DEFAULT_BASELINES)})",
     )  # fmt: skip
+    parser.add_argument("--out", type=Path, help="where the report goes (default: into the study's folder)")
     options = parser.parse_args(arguments)
     try:
         records, runs = load(options.folder)
         made = report.build(records, runs, baselines=_baselines(options.baseline, records))
-        page = rendering.write(made, options.folder)
+        page = rendering.write(made, options.out or options.folder)
     except ExperimentError as error:
         print(f"experiments.compare: {error}", file=sys.stderr)
         return 2

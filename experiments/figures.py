@@ -89,6 +89,7 @@ def weights(name: str, title: str, relative: Sequence[Floats], *, deepest: float
         axes.set(xlabel="log weight, nats below the heaviest sample", ylabel="share of samples", xlim=(-deepest, 0))
         ticks = np.linspace(-deepest, 0, 5)
         axes.set_xticks(ticks, [("≤ " if t == -deepest else "") + f"{t:.0f}".replace("-", "−") for t in ticks])
+        axes.set_ylim(top=1.3 * axes.get_ylim()[1])  # room for the note above the bars
         note = f"effective sample size:\n{effective:.0%} of the samples"
         axes.text(0.03, 0.96, note, transform=axes.transAxes, va="top", fontsize=9.5, color="#333333")
         svg = _svg(figure)

@@ -75,7 +75,7 @@ def csv_text(report: Report) -> str:
 def write(report: Report, folder: Path) -> Path:
     """Write report.md, report.html, summary.csv and figures/*.svg; returns the path of the HTML page."""
     pictures = folder / "figures"
-    pictures.mkdir(exist_ok=True)
+    pictures.mkdir(parents=True, exist_ok=True)
     for picture in (p for section in report.sections for p in section.pictures):
         (pictures / f"{picture.name}.svg").write_text(picture.svg, encoding="utf-8")
     (folder / "report.md").write_text(markdown(report), encoding="utf-8")
