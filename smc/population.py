@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from smc.resampling import effective_sample_size, log_sum_exp
+from smc.resampling import log_sum_exp
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,3 @@ class Population:
     def log_total(self) -> float:
         """log of the live mass."""
         return log_sum_exp(self.log_mass)
-
-    @property
-    def ess(self) -> float:
-        """Effective sample size of the live particles."""
-        return effective_sample_size(self.log_weight, self.count)

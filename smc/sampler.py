@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from smc.models.base import LanguageModel, ModelRows, Prompt
 from smc.population import Lineage, Population
 from smc.potentials import Potential, ProductRows
 from smc.proposal import PLAIN, Proposal
-from smc.resampling import ANCESTOR_SCHEMES, log_sum_exp
+from smc.resampling import ANCESTOR_SCHEMES, effective_sample_size, log_sum_exp
 from smc.result import Cost, FinishedSequence, SMCResult, TraceRow, combine, ess_of, merge_sequences, status_of
 
 
@@ -210,11 +211,8 @@ class SMCSampler:
         log_kept = children.log_kept
 
         # 2. branch: a properly weighted choice of children
-        pool = Weights(
-            np.array([s.log_weight for s in state.finished]),
-            np.array([s.count for s in state.finished], dtype=np.int64),
-        )
-        offspring = self.branching.branch(children.powered(self.target_power), population, pool, draws)
+        targets = children.powered(self.target_power)
+        offspring = self.branching.branch(targets, population, _weights(state.finished), draws)
 
         # 3. reweight by the potentials: ended sequences by their final value, the others by the running one
         ended, log_rejected, refused = self._end(state, children, log_kept, offspring)
@@ -226,19 +224,15 @@ class SMCSampler:
             gain = log_prefix - population.log_prefix[offspring.parents]
             live = Weights(live.log_weight + gain, live.count)
         keep = np.flatnonzero(live.log_weight > -np.inf)
-        ess = Population((), live.log_weight, live.count, log_prefix, 0).ess
+        ess = effective_sample_size(live.log_weight, live.count)
         in_play = population.in_play - int(offspring.stopped.count.sum())
 
         # 4. resample
-        pool = Weights(
-            np.array([s.log_weight for s in finished]), np.array([s.count for s in finished], dtype=np.int64)
-        )
-        resampled = self.branching.resample(live.take(keep), in_play, pool, draws)
+        live = live.take(keep)
+        resampled = self.branching.resample(live, in_play, _weights(finished), draws)
         if resampled is not None:
             keep, live, in_play = keep[resampled.index], resampled.live, int(resampled.live.count.sum())
             finished = _reweighted(finished, resampled.pool)
-        else:
-            live = live.take(keep)
 
         # 5. move every kind of rows to the survivors
         parents, tokens = offspring.parents[keep], offspring.tokens[keep]
@@ -260,7 +254,7 @@ class SMCSampler:
             potential_rows=potential_rows if len(keep) == len(offspring.parents) else potential_rows.fork(keep),
         )
 
-        # 6. account for the step, and see whether what is left is worth going on for
+        # 6. see whether what is left is worth going on for, and account for the step
         state = self._maybe_stop(state)
         row = TraceRow(
             step=state.step,
@@ -274,7 +268,7 @@ class SMCSampler:
             dead=offspring.dead,
         )
         n = len(population)
-        cost = Cost(n, 1, n, n, 0, time.perf_counter() - started)
+        cost = Cost(forward_rows=n, passes=1, tokens=n, masks=n, seconds=time.perf_counter() - started)
         return replace(state, trace=(*state.trace, row), cost=state.cost + cost)
 
     def result(self, state: State) -> SMCResult:
@@ -313,8 +307,7 @@ class SMCSampler:
     def _for_job(self, job: Job) -> SMCSampler:
         if job.constraint is None and job.potentials is None:
             return self
-        other = object.__new__(SMCSampler)
-        other.__dict__.update(self.__dict__)
+        other = copy.copy(self)
         if job.constraint is not None:
             other.constraint, other._compiled = job.constraint, compiled(job.constraint, self.model)
         if job.potentials is not None:
@@ -458,6 +451,11 @@ def _branching(
         )
     scheme = ANCESTOR_SCHEMES[resampling or "systematic"]
     return Sample(n_particles, scheme, ess_threshold, draws == "systematic", compete, proposal or PLAIN)
+
+
+def _weights(finished: tuple[FinishedSequence, ...]) -> Weights:
+    """The weights of the pool of finished sequences."""
+    return Weights(np.array([s.log_weight for s in finished]), np.array([s.count for s in finished], dtype=np.int64))
 
 
 def _reweighted(finished: tuple[FinishedSequence, ...], weights: Weights | None) -> tuple[FinishedSequence, ...]:
