@@ -140,6 +140,7 @@ def _run_instances(
                 "seed": config.seed,
                 "run_id": store.folder.name,
                 "prompt": instance.display,
+                "full_prompt": instance.prompt,
                 "reference": instance.reference,
             }
             record = store.append(head | fields)

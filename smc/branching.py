@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -75,26 +75,31 @@ class Offspring:
 
 @dataclass(frozen=True)
 class Resampled:
-    """Survivors of a resampling: `index` [N'] into the live items, their new weights, and the pool's."""
+    """Survivors of a resampling: `index` [N'] into the live items, their new weights, and those of a competing pool."""
 
     index: np.ndarray
     live: Weights
-    pool: Weights
+    pool: Weights | None
 
 
+@runtime_checkable
 class Branching(Protocol):
     """One way to branch. The target power of `children` is already applied.
 
     Attributes:
         proper: whether the weights are importance weights for the target; if not they are mere shares of particles,
             and potentials judge nothing but finished sequences.
+        compete: whether finished sequences stay in the resampling.
     """
 
     @property
     def proper(self) -> bool: ...
 
+    @property
+    def compete(self) -> bool: ...
+
     def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
-        """Choose the next population among `children` of `population`; `pool` holds what has finished."""
+        """Choose the next population among `children` of `population`; `pool` holds what competes of the finished."""
         ...
 
     def resample(self, live: Weights, in_play: int, pool: Weights, draws: Draws) -> Resampled | None:
@@ -130,8 +135,11 @@ class Sample:
         log_norm = children.log_kept
         alive = np.flatnonzero(log_norm > -np.inf)
         here = torch.as_tensor(alive, device=children.log_token.device)
-        target = children.relative[here]
-        law = target if self.proposal.is_plain else self.proposal.shape(torch.log(target)).exp()
+        law = (
+            children.relative[here]
+            if self.proposal.is_plain
+            else self.proposal.shape(children.log_relative()[here]).exp()
+        )
 
         row, column = self._draw(law, population.count[alive], draws)
         (row, column), count = _grouped(row, column)
@@ -142,7 +150,8 @@ class Sample:
             gain = log_norm[parents]
         else:
             total = law.sum(dim=1, dtype=torch.float64).cpu().numpy()[row]
-            gain = np.log(_at(target, row, column)) + children.shift[parents] - np.log(_at(law, row, column) / total)
+            log_target = _at(children.log_relative(), parents, column) + children.shift[parents]
+            gain = log_target - np.log(_at(law, row, column) / total)
         weights = Weights(population.log_weight[parents] + gain, count)
         stop_column = law.shape[1] - 1
         live, stop = np.flatnonzero(column != stop_column), np.flatnonzero(column == stop_column)
@@ -176,9 +185,8 @@ class Sample:
         count = self.scheme(expected, draws)
         equal = Weights(np.full(len(everyone), total - np.log(self.n_particles)), count)
         survivors = np.flatnonzero(count[: len(live)])
-        return Resampled(
-            survivors, equal.take(survivors), equal.take(np.arange(len(live), len(everyone))) if self.compete else pool
-        )
+        finished = equal.take(np.arange(len(live), len(everyone))) if self.compete else None
+        return Resampled(survivors, equal.take(survivors), finished)
 
 
 @dataclass(frozen=True)
@@ -199,7 +207,7 @@ class Enumerate:
 
     def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
         stop_mass = population.log_mass + children.log_stop
-        dead = int((children.log_kept == -np.inf).sum())
+        dead = int(population.count[children.log_kept == -np.inf].sum())
         if not self.compete:
             kept = optimal(Candidates(children.log_token, population.log_mass, np.empty(0)), self.n_particles, draws)
             stops = np.flatnonzero(children.log_stop > -np.inf)
@@ -226,6 +234,7 @@ class Argmax:
     """The likeliest child of each row: greedy masking. Not properly weighted, so its masses mean nothing."""
 
     proper: ClassVar[bool] = False
+    compete: ClassVar[bool] = False
 
     def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
         best = children.relative.max(dim=1)

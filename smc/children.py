@@ -68,6 +68,12 @@ class Children:
         table[:, -1] = torch.as_tensor(np.exp(self.log_stop - self.shift), device=table.device)
         return table
 
+    def log_relative(self) -> torch.Tensor:
+        """[R, V + 1] float64: log of :attr:`relative`, without its underflow."""
+        shift = torch.as_tensor(self.shift, device=self.log_token.device)[:, None]
+        stop = torch.as_tensor(self.log_stop, device=self.log_token.device)[:, None]
+        return torch.cat([self.log_token.double(), stop], dim=1) - shift
+
     @cached_property
     def log_kept(self) -> np.ndarray:
         """[R] log Z_t: the log of the mass that survives the mask, the stop event included."""

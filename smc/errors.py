@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 from collections.abc import Iterable
+from typing import Any
 
 
 class SMCError(ValueError):
@@ -33,9 +36,30 @@ class MissingPackageError(SMCError):
     """An optional package that the call needs is not installed."""
 
 
-def one_of(option: str, value: str, choices: Iterable[str]) -> str:
+def one_of(option: str, value: Any, choices: Iterable[str]) -> str:
     """Return `value` if it is among `choices`; raise an OptionError that lists them otherwise."""
     choices = list(choices)
     if value not in choices:
         raise OptionError(f"{option}={value!r} is not known: choose one of {', '.join(map(repr, choices))}.")
-    return value
+    return str(value)
+
+
+def at_least(option: str, value: Any, least: int) -> int:
+    """A whole number of at least `least`, or an OptionError."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise OptionError(f"{option} must be a whole number of at least {least}, not {value!r}.")
+    return int(value)
+
+
+def within(
+    option: str, value: Any, low: float, high: float, *, without_low: bool = False, without_high: bool = False
+) -> float:
+    """A finite number between two bounds, or an OptionError that states them."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or value < low or value > high or (without_low and value == low) or (without_high and value == high):
+        if high == math.inf:
+            allowed = f"a finite number {'above' if without_low else 'of at least'} {low:g}"
+        else:
+            allowed = f"a number in {'(' if without_low else '['}{low:g}, {high:g}{')' if without_high else ']'}"
+        raise OptionError(f"{option} must be {allowed}, not {value!r}.")
+    return float(value)

@@ -16,13 +16,13 @@ import torch
 
 from smc.children import Children
 from smc.constraints.base import Constraint, ConstraintRows
-from smc.errors import OptionError, SMCError
+from smc.errors import SMCError, at_least, within
 from smc.models.base import LanguageModel, ModelRows, Prompt
 from smc.population import EMPTY, Lineage
 from smc.potentials import Potential, ProductRows
 from smc.resampling import log_sum_exp
 from smc.result import Cost, FinishedSequence, merged_by_key
-from smc.sampler import at_least, compiled, prompt_ids
+from smc.sampler import checked_potentials, compiled, prompt_ids
 
 
 class BudgetError(SMCError):
@@ -67,6 +67,41 @@ class ExactPosterior:
         return max(self.sequences, key=lambda s: (s.log_target, s.data), default=None)
 
 
+@dataclass
+class _Pending:
+    """Children of one group of rows that still have to be expanded, batch by batch.
+
+    Only the parents' state is held: a batch copies the few parents that it needs when its turn comes, and the last
+    batch takes the parents over.
+    """
+
+    model_rows: ModelRows
+    constraint_rows: ConstraintRows
+    potential_rows: ProductRows
+    parents: np.ndarray
+    tokens: np.ndarray
+    lineages: list[Lineage]
+    length: int
+    done: int = 0
+
+    def next_batch(self, size: int) -> _Group:
+        part = slice(self.done, self.done + size)
+        self.done += size
+        at, tokens = self.parents[part], self.tokens[part]
+        model_rows, constraint_rows, potential_rows = self.model_rows, self.constraint_rows, self.potential_rows
+        if self.done < len(self.parents):
+            needed, at = np.unique(at, return_inverse=True)
+            model_rows, constraint_rows = model_rows.fork(needed), constraint_rows.fork(needed)
+            potential_rows = potential_rows.fork(needed)
+        return _Group(
+            tuple(self.lineages[part]),
+            model_rows.advance(at, tokens),
+            constraint_rows.advance(at, tokens),
+            potential_rows.advance(at, tokens),
+            self.length,
+        )
+
+
 @dataclass(frozen=True)
 class _Group:
     """Prefixes of one length that are expanded in one forward pass."""
@@ -103,23 +138,19 @@ def enumerate_posterior(
     started = time.perf_counter()
     at_least("max_rows", max_rows, 1)
     at_least("batch_size", batch_size, 1)
-    if not target_power > 0:
-        raise OptionError(f"target_power must be above 0, not {target_power!r}.")
+    within("target_power", target_power, 0, np.inf, without_low=True)
     language = compiled(constraint, model)
     ids = prompt_ids(model, prompt, at_least("max_tokens", max_tokens, 1))
-    stack = [_Group((EMPTY,), model.start(ids), language.start(), ProductRows.start(potentials, model.vocabulary), 0)]
+    potential_rows = ProductRows.start(checked_potentials(potentials), model.vocabulary)
+    group: _Group | None = _Group((EMPTY,), model.start(ids), language.start(), potential_rows, 0)
+    stack: list[_Pending] = []
     finished: list[FinishedSequence] = []
     censored, rejected = [-np.inf], [-np.inf]
     rows = passes = 0
+    known = 1  # prefixes that have been or will be expanded
 
-    while stack:
-        group = stack.pop()
+    while group is not None:
         rows, passes = rows + len(group.lineages), passes + 1
-        if rows > max_rows:
-            raise BudgetError(
-                f"The language has more than max_rows={max_rows} prefixes within {max_tokens} tokens, so its exact posterior is out "
-                "of reach. Narrow the constraint, lower max_tokens, or raise max_rows."
-            )
         children = Children.of(group.model_rows.log_probs, group.constraint_rows.allowed, model.vocabulary)
         log_kept = children.log_kept
         log_stop = children.log_stop
@@ -141,16 +172,29 @@ def enumerate_posterior(
 
         # prefixes that go on
         where = torch.nonzero(children.log_token > -torch.inf).cpu().numpy()
-        parents, tokens_next = where[:, 0], where[:, 1]
-        log_p = children.gather(parents, tokens_next)
-        lineages = [
-            group.lineages[p].extend(int(t), float(lp), float(log_kept[p]))
-            for p, t, lp in zip(parents, tokens_next, log_p, strict=True)
-        ]
+        parents, next_tokens = where[:, 0], where[:, 1]
+        if group.length < max_tokens and (known := known + len(parents)) > max_rows:
+            raise BudgetError(
+                f"The language has more than max_rows={max_rows} prefixes within {max_tokens} tokens, so its exact "
+                "posterior is out of reach. Narrow the constraint, lower max_tokens, or raise max_rows."
+            )
+        log_p = children.gather(parents, next_tokens)
         if group.length == max_tokens:
-            censored.extend(target_power * lineage.log_prob for lineage in lineages)
-            continue
-        stack.extend(_split(group, parents, tokens_next, lineages, batch_size))
+            open_mass = np.array([lineage.log_prob for lineage in group.lineages])[parents] + log_p
+            censored.append(log_sum_exp(target_power * open_mass))
+        elif len(parents):
+            lineages = [
+                group.lineages[parent].extend(int(token), float(lp), float(log_kept[parent]))
+                for parent, token, lp in zip(parents, next_tokens, log_p, strict=True)
+            ]
+            kinds = (group.model_rows, group.constraint_rows, group.potential_rows)
+            stack.append(_Pending(*kinds, parents, next_tokens, lineages, group.length + 1))
+
+        group = None
+        if stack:
+            group = stack[-1].next_batch(batch_size)
+            if stack[-1].done >= len(stack[-1].parents):
+                stack.pop()
 
     finished.sort(key=lambda s: (-s.log_target, s.tokens))
     return ExactPosterior(
@@ -161,29 +205,3 @@ def enumerate_posterior(
         log_q_finished=log_sum_exp(np.array([s.log_q for s in finished])),
         cost=Cost(rows, passes, rows + max(len(ids) - 1, 0), rows, 0, time.perf_counter() - started),
     )
-
-
-def _split(
-    group: _Group, parents: np.ndarray, tokens: np.ndarray, lineages: list[Lineage], batch_size: int
-) -> list[_Group]:
-    """Children as groups of at most `batch_size`; the last one takes the parents' rows over, the others copy theirs."""
-    groups = []
-    starts = range(0, len(parents), batch_size)
-    for start in starts:
-        part = slice(start, start + batch_size)
-        at, model_rows = parents[part], group.model_rows
-        constraint_rows, potential_rows = group.constraint_rows, group.potential_rows
-        if start != starts[-1]:
-            needed, at = np.unique(parents[part], return_inverse=True)
-            model_rows, constraint_rows = model_rows.fork(needed), constraint_rows.fork(needed)
-            potential_rows = potential_rows.fork(needed)
-        groups.append(
-            _Group(
-                tuple(lineages[part]),
-                model_rows.advance(at, tokens[part]),
-                constraint_rows.advance(at, tokens[part]),
-                potential_rows.advance(at, tokens[part]),
-                group.length + 1,
-            )
-        )
-    return groups

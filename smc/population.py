@@ -11,7 +11,7 @@ import numpy as np
 from smc.resampling import log_sum_exp
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Lineage:
     """A prefix as a linked list: prefixes that share a beginning share its storage.
 
@@ -30,6 +30,9 @@ class Lineage:
     def extend(self, token: int, log_prob: float, log_kept: float) -> Lineage:
         """The prefix with one more token; the arguments are that step's log p and log Z_t."""
         return Lineage(self, token, self.log_prob + log_prob, self.log_kept + log_kept)
+
+    def __repr__(self) -> str:  # the default would recurse to the first token
+        return f"Lineage({self.tokens()}, log_prob={self.log_prob:.4g}, log_kept={self.log_kept:.4g})"
 
     def _path(self) -> list[Lineage]:
         """From the first token to the last."""
@@ -62,8 +65,8 @@ class Population:
             starts with total mass 1, and the mass of what has finished estimates the evidence.
         count: [R] int, particles on the row.
         log_prefix: [R] running value of the potentials that the weights include (zero without potentials).
-        in_play: particles that were live after the last resampling, less those that finished since. Particles that
-            died count: they are what lowers the effective sample size.
+        in_play: for `sample`, particles that were live after the last resampling, less those that finished since.
+            Particles that died count: they are what lowers the effective sample size.
     """
 
     lineages: tuple[Lineage, ...]
@@ -82,6 +85,11 @@ class Population:
             np.array([log_prefix]),
             n_particles,
         )
+
+    @staticmethod
+    def empty() -> Population:
+        """Nothing is live."""
+        return Population((), np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), 0)
 
     def __len__(self) -> int:
         return len(self.lineages)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
+from smc.errors import OptionError, SMCError
 from smc.vocabulary import Vocabulary, to_text
 
 
@@ -35,6 +36,7 @@ class PotentialRows(Protocol):
     def fork(self, rows: np.ndarray) -> Self: ...
 
 
+@runtime_checkable
 class Potential(Protocol):
     """phi(y) >= 0.
 
@@ -71,6 +73,10 @@ class TextPotential:
     complete: Callable[[str], float]
     prefix: Callable[[str], float] = field(default=no_opinion)
     log_bound: float = np.inf
+
+    def __post_init__(self) -> None:
+        if not self.log_bound > -np.inf:
+            raise OptionError(f"log_bound must be a log value, or infinity if unknown, not {self.log_bound!r}.")
 
     def start(self, vocabulary: Vocabulary) -> _TextRows:
         return _TextRows(self, vocabulary, (b"",))
@@ -122,10 +128,10 @@ class ProductRows:
 
     @property
     def log_prefix(self) -> np.ndarray:
-        return self._sum([part.log_prefix for part in self._parts], self._length)
+        return self._product([part.log_prefix for part in self._parts], self._length)
 
     def log_complete(self, rows: np.ndarray) -> np.ndarray:
-        return self._sum([part.log_complete(rows) for part in self._parts], len(rows))
+        return self._product([part.log_complete(rows) for part in self._parts], len(rows))
 
     def advance(self, parents: np.ndarray, tokens: np.ndarray) -> ProductRows:
         return ProductRows([part.advance(parents, tokens) for part in self._parts], len(parents))
@@ -134,5 +140,11 @@ class ProductRows:
         return ProductRows([part.fork(rows) for part in self._parts], len(rows))
 
     @staticmethod
-    def _sum(values: list[np.ndarray], length: int) -> np.ndarray:
+    def _product(values: list[np.ndarray], length: int) -> np.ndarray:
+        for log_phi in values:
+            if np.isnan(log_phi).any() or (log_phi == np.inf).any():
+                raise SMCError(
+                    "A potential returned NaN or plus infinity. It must return a finite log value, or minus infinity "
+                    "for 'never'."
+                )
         return np.sum(values, axis=0) if values else np.zeros(length)

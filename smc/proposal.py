@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 
-from smc.errors import OptionError
+from smc.errors import at_least, within
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,11 @@ class Proposal:
     top_p: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise OptionError(f"Proposal temperature must be above 0, not {self.temperature}.")
-        if self.top_k is not None and self.top_k < 1:
-            raise OptionError(f"Proposal top_k must be at least 1, not {self.top_k}.")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise OptionError(f"Proposal top_p must be in (0, 1], not {self.top_p}.")
+        within("Proposal temperature", self.temperature, 0, math.inf, without_low=True)
+        if self.top_k is not None:
+            at_least("Proposal top_k", self.top_k, 1)
+        if self.top_p is not None:
+            within("Proposal top_p", self.top_p, 0, 1, without_low=True)
 
     @property
     def is_plain(self) -> bool:

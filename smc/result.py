@@ -11,11 +11,15 @@ from typing import Literal, TypeVar, overload
 import numpy as np
 
 from smc.draws import generator
+from smc.errors import at_least
 from smc.resampling import effective_sample_size, log_sum_exp
 from smc.vocabulary import to_text
 
 Key = TypeVar("Key", bound=Hashable)
 Status = Literal["complete", "early_stop", "max_tokens", "censored", "rejected", "dead"]
+
+EssKind = Literal["sampling", "concentration"]
+_STATUSES: tuple[Status, ...] = ("max_tokens", "early_stop", "complete", "censored", "rejected", "dead")
 
 _ADVICE = {
     "censored": "No sequence finished: all mass was still live at max_tokens. Raise max_tokens, or use a constraint "
@@ -154,7 +158,7 @@ class SMCResult:
     log_rejected_mass: float
     log_dead_mass: float
     ess: float
-    ess_kind: Literal["sampling", "concentration"]
+    ess_kind: EssKind
     trace: tuple[TraceRow, ...]
     cost: Cost
     seed: int = 0
@@ -194,6 +198,7 @@ class SMCResult:
 
     def sample(self, n: int, seed: int = 0) -> list[str]:
         """n strings drawn from the weighted sequences (with replacement)."""
+        at_least("n", n, 0)
         if not self.sequences:
             return []
         rng = generator(seed, "result.sample")
@@ -230,7 +235,7 @@ class SMCResult:
     @cached_property
     def validity(self) -> float:
         """Share of the mass that ended as a valid sequence: finished against finished, rejected, censored and dead."""
-        good = log_sum_exp(np.array([s.log_mass for s in self.sequences]))
+        good = log_total(self.sequences)
         everything = log_sum_exp(np.array([good, self.log_rejected_mass, self.log_censored_mass, self.log_dead_mass]))
         return float(np.exp(good - everything)) if everything > -np.inf else 0.0
 
@@ -245,22 +250,21 @@ def merged_by_key(
     return dict(sorted(merged.items(), key=lambda item: -item[1]))
 
 
-def status_of(
-    sequences: Sequence[FinishedSequence], log_censored: float, log_rejected: float, log_unexplored: float
-) -> Status:
-    """Name how a run ended."""
-    if sequences:
-        if log_censored > -np.inf:
-            return "max_tokens"
-        return "early_stop" if log_unexplored > -np.inf else "complete"
-    if log_censored > -np.inf:
-        return "censored"
-    return "rejected" if log_rejected > -np.inf else "dead"
+def log_total(sequences: Sequence[FinishedSequence]) -> float:
+    """log of the summed mass of sequences."""
+    return log_sum_exp(np.array([s.log_mass for s in sequences]))
 
 
-def ess_of(sequences: Sequence[FinishedSequence]) -> float:
-    """Effective sample size of finished particles."""
-    return effective_sample_size(np.array([s.log_weight for s in sequences]), np.array([s.count for s in sequences]))
+def ess_of(sequences: Sequence[FinishedSequence], kind: EssKind) -> float:
+    """Effective sample size of finished particles; for "concentration" that of the distinct sequences' masses."""
+    if kind == "sampling":
+        return effective_sample_size(
+            np.array([s.log_weight for s in sequences]), np.array([s.count for s in sequences])
+        )
+    masses: dict[tuple[int, ...], float] = {}
+    for s in sequences:
+        masses[s.tokens] = float(np.logaddexp(masses.get(s.tokens, -np.inf), s.log_mass))
+    return effective_sample_size(np.array(list(masses.values())), np.ones(len(masses)))
 
 
 def combine(results: Sequence[SMCResult]) -> SMCResult:
@@ -273,20 +277,18 @@ def combine(results: Sequence[SMCResult]) -> SMCResult:
         return log_sum_exp(np.array(values)) - shift
 
     sequences = merge_sequences([replace(s, log_weight=s.log_weight - shift) for r in results for s in r.sequences])
-    censored = mean([r.log_censored_mass for r in results])
-    rejected = mean([r.log_rejected_mass for r in results])
-    unexplored = mean([r.log_unexplored_mass for r in results])
     evidence = [r.log_evidence for r in results if r.log_evidence is not None]
     return replace(
         results[0],
         sequences=sequences,
-        status=status_of(sequences, censored, rejected, unexplored),
+        # the most telling status of any replicate, those with sequences first
+        status=min((r.status for r in results), key=_STATUSES.index),
         log_evidence=mean(evidence) if len(evidence) == len(results) else None,
-        log_censored_mass=censored,
-        log_unexplored_mass=unexplored,
-        log_rejected_mass=rejected,
+        log_censored_mass=mean([r.log_censored_mass for r in results]),
+        log_unexplored_mass=mean([r.log_unexplored_mass for r in results]),
+        log_rejected_mass=mean([r.log_rejected_mass for r in results]),
         log_dead_mass=mean([r.log_dead_mass for r in results]),
-        ess=ess_of(sequences),
+        ess=ess_of(sequences, results[0].ess_kind),
         cost=sum((r.cost for r in results), Cost()),
         log_evidence_replicates=tuple(evidence),
     )

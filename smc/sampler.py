@@ -14,13 +14,24 @@ from smc.branching import Branching, Enumerate, Offspring, Sample, Weights
 from smc.children import Children
 from smc.constraints.base import CompiledConstraint, Constraint, ConstraintRows
 from smc.draws import Draws, RandomDraws, generator
-from smc.errors import OptionError, PromptError, SMCError, one_of
+from smc.errors import OptionError, PromptError, at_least, one_of, within
 from smc.models.base import LanguageModel, ModelRows, Prompt
 from smc.population import Lineage, Population
 from smc.potentials import Potential, ProductRows
 from smc.proposal import PLAIN, Proposal
 from smc.resampling import ANCESTOR_SCHEMES, effective_sample_size, log_sum_exp
-from smc.result import Cost, FinishedSequence, SMCResult, TraceRow, combine, ess_of, merge_sequences, status_of
+from smc.result import (
+    Cost,
+    EssKind,
+    FinishedSequence,
+    SMCResult,
+    Status,
+    TraceRow,
+    combine,
+    ess_of,
+    log_total,
+    merge_sequences,
+)
 
 
 @dataclass(frozen=True)
@@ -48,13 +59,16 @@ class State:
         population: the live prefixes.
         finished: sequences that ended, with absolute weights.
         trace: one row a step.
+        log_finished_mass: log of their mass: the running estimate of the evidence.
         log_rejected, log_dead: mass refused by the validator, and mass that ran into dead ends.
+        refused: whether the validator or a potential has refused anything, a prefix or a sequence.
         log_unexplored: bound on the mass that early stopping left behind; minus infinity while running.
     """
 
     step: int
     population: Population
     finished: tuple[FinishedSequence, ...]
+    log_finished_mass: float
     trace: tuple[TraceRow, ...]
     log_rejected: float
     log_dead: float
@@ -65,12 +79,7 @@ class State:
     model_rows: ModelRows
     constraint_rows: ConstraintRows
     potential_rows: ProductRows
-    refused: bool = False
-
-    @property
-    def log_finished_mass(self) -> float:
-        """log of the mass that has finished: the running estimate of the evidence."""
-        return log_sum_exp(np.array([s.log_mass for s in self.finished]))
+    refused: bool
 
 
 class SMCSampler:
@@ -124,19 +133,25 @@ class SMCSampler:
         seed: int = 0,
         replicates: int = 1,
     ):
-        self.model, self.constraint, self.potentials = model, constraint, tuple(potentials)
+        if not isinstance(model, LanguageModel):
+            raise OptionError(
+                f"The model is a {type(model).__name__}. Use HFModel.load, HFModel.from_pretrained or TableModel."
+            )
+        self.model, self.constraint, self.potentials = model, constraint, checked_potentials(potentials)
         self.n_particles = at_least("n_particles", n_particles, 1)
         self.max_tokens = at_least("max_tokens", max_tokens, 1)
         self.replicates = at_least("replicates", replicates, 1)
         self.seed = at_least("seed", seed, 0)
-        self.target_power = _in_range("target_power", target_power, target_power > 0, "above 0")
-        self.stop_fraction = _in_range("stop_fraction", stop_fraction, 0 <= stop_fraction < 1, "in [0, 1)")
+        self.target_power = within("target_power", target_power, 0, np.inf, without_low=True)
+        self.stop_fraction = within("stop_fraction", stop_fraction, 0, 1, without_high=True)
         self.stop = one_of("stop", stop, ["bound", "roulette"])
-        if isinstance(branching, str):
+        if proposal is not None and not isinstance(proposal, Proposal):
+            raise OptionError(f"proposal must be a Proposal(temperature=..., top_k=..., top_p=...), not {proposal!r}.")
+        if isinstance(branching, Branching):
+            self.method, self.branching = type(branching).__name__.lower(), branching
+        else:
             self.method = "smc" if branching == "enumerate" else "smc_sample"
             self.branching = _branching(branching, n_particles, resampling, ess_threshold, draws, finished, proposal)
-        else:
-            self.method, self.branching = type(branching).__name__.lower(), branching
         self._compiled = compiled(constraint, model)
 
     # ------------------------------------------------------------------ running
@@ -155,13 +170,21 @@ class SMCSampler:
         return combine([self._run_once(prompt, key, replicate) for replicate in range(self.replicates)])
 
     def run_many(self, jobs: Sequence[Job]) -> list[SMCResult]:
-        """Run several jobs, one after the other; results as `run` gives for each alone."""
-        keys = [job.key for job in jobs if job.key]
-        if len(set(keys)) != len(keys):
+        """Run several jobs, one after the other; results as `run` gives for each alone.
+
+        Raises:
+            OptionError, PromptError, ConstraintError: for any of the jobs, before the first one runs.
+        """
+        if not all(isinstance(job, Job) for job in jobs):
+            raise OptionError("run_many takes a list of Job(prompt, constraint=..., key=...).")
+        if len({job.key for job in jobs}) != len(jobs):
             raise OptionError(
-                "run_many: two jobs have the same key, so they would share their random numbers. Make keys distinct."
+                "run_many: two jobs have the same key (or none), so they would share their random numbers. "
+                "Give each job a key of its own."
             )
-        samplers = [self._for_job(job) for job in jobs]  # compiles everything before the first long run
+        samplers = [self._for_job(job) for job in jobs]
+        for job in jobs:
+            prompt_ids(self.model, job.prompt, self.max_tokens)
         return [sampler.run(job.prompt, job.key) for sampler, job in zip(samplers, jobs, strict=True)]
 
     def steps(self, prompt: Prompt, key: str = "", draws: Draws | None = None) -> Iterator[State]:
@@ -180,10 +203,12 @@ class SMCSampler:
         started = time.perf_counter()
         ids = prompt_ids(self.model, prompt, self.max_tokens)
         potential_rows = ProductRows.start(self.potentials, self.model.vocabulary)
+        log_prefix = float(potential_rows.log_prefix[0]) if self.branching.proper else 0.0
         return State(
             step=0,
-            population=Population.initial(self.n_particles, float(potential_rows.log_prefix[0])),
+            population=Population.initial(self.n_particles, log_prefix) if log_prefix > -np.inf else Population.empty(),
             finished=(),
+            log_finished_mass=-np.inf,
             trace=(),
             log_rejected=-np.inf,
             log_dead=-np.inf,
@@ -194,6 +219,7 @@ class SMCSampler:
             model_rows=self.model.start(ids),
             constraint_rows=self._compiled.start(),
             potential_rows=potential_rows,
+            refused=log_prefix == -np.inf,
         )
 
     def done(self, state: State) -> bool:
@@ -212,24 +238,25 @@ class SMCSampler:
 
         # 2. branch: a properly weighted choice of children
         targets = children.powered(self.target_power)
-        offspring = self.branching.branch(targets, population, _weights(state.finished), draws)
+        offspring = self.branching.branch(targets, population, self._pool(state.finished), draws)
 
         # 3. reweight by the potentials: ended sequences by their final value, the others by the running one
         ended, log_rejected, refused = self._end(state, children, log_kept, offspring)
         finished = _reweighted(state.finished, offspring.pool) + ended
         potential_rows = state.potential_rows.advance(offspring.parents, offspring.tokens)
-        log_prefix = _checked(potential_rows.log_prefix)
+        log_prefix = potential_rows.log_prefix
         live = offspring.live
         if self.branching.proper:
             gain = log_prefix - population.log_prefix[offspring.parents]
             live = Weights(live.log_weight + gain, live.count)
         keep = np.flatnonzero(live.log_weight > -np.inf)
+        refused = refused or len(keep) < len(live)
         ess = effective_sample_size(live.log_weight, live.count)
         in_play = population.in_play - int(offspring.stopped.count.sum())
 
         # 4. resample
         live = live.take(keep)
-        resampled = self.branching.resample(live, in_play, _weights(finished), draws)
+        resampled = self.branching.resample(live, in_play, self._pool(finished), draws)
         if resampled is not None:
             keep, live, in_play = keep[resampled.index], resampled.live, int(resampled.live.count.sum())
             finished = _reweighted(finished, resampled.pool)
@@ -246,8 +273,11 @@ class SMCSampler:
             step=state.step + 1,
             population=Population(lineages, live.log_weight, live.count, log_prefix[keep], in_play),
             finished=finished,
-            log_rejected=np.logaddexp(state.log_rejected, log_rejected),
-            log_dead=np.logaddexp(state.log_dead, log_sum_exp(population.log_mass[log_kept == -np.inf])),
+            log_finished_mass=(
+                log_total(finished) if self.branching.compete else _log_add(state.log_finished_mass, log_total(ended))
+            ),
+            log_rejected=_log_add(state.log_rejected, log_rejected),
+            log_dead=_log_add(state.log_dead, log_sum_exp(population.log_mass[log_kept == -np.inf])),
             refused=state.refused or refused,
             model_rows=state.model_rows.advance(parents, tokens),
             constraint_rows=state.constraint_rows.advance(parents, tokens),
@@ -274,9 +304,16 @@ class SMCSampler:
     def result(self, state: State) -> SMCResult:
         """The result of a state; live mass counts as censored unless early stopping has bounded it."""
         stopped_early = state.log_unexplored > -np.inf
+        kind: EssKind = "concentration" if isinstance(self.branching, Enumerate) else "sampling"
         log_censored = -np.inf if stopped_early else state.population.log_total
         sequences = merge_sequences([s for s in state.finished if s.log_weight > -np.inf])
-        status = status_of(sequences, log_censored, 0.0 if state.refused else -np.inf, state.log_unexplored)
+        status: Status
+        if log_censored > -np.inf:
+            status = "max_tokens" if sequences else "censored"
+        elif sequences:
+            status = "early_stop" if stopped_early else "complete"
+        else:
+            status = "rejected" if state.refused else "dead"
         return SMCResult(
             method=self.method,
             n_particles=self.n_particles,
@@ -288,8 +325,8 @@ class SMCSampler:
             log_unexplored_mass=state.log_unexplored if self.stop == "bound" else -np.inf,
             log_rejected_mass=state.log_rejected,
             log_dead_mass=state.log_dead,
-            ess=ess_of(sequences),
-            ess_kind="concentration" if isinstance(self.branching, Enumerate) else "sampling",
+            ess=ess_of(sequences, kind),
+            ess_kind=kind,
             trace=state.trace,
             cost=state.cost,
             seed=self.seed,
@@ -297,6 +334,13 @@ class SMCSampler:
         )
 
     # ------------------------------------------------------------------ inside
+
+    def _pool(self, finished: tuple[FinishedSequence, ...]) -> Weights:
+        """The weights of the finished sequences that take part in resampling."""
+        competing = finished if self.branching.compete else ()
+        return Weights(
+            np.array([s.log_weight for s in competing]), np.array([s.count for s in competing], dtype=np.int64)
+        )
 
     def _run_once(self, prompt: Prompt, key: str, replicate: int) -> SMCResult:
         state = self.init(prompt, key, replicate)
@@ -311,7 +355,7 @@ class SMCSampler:
         if job.constraint is not None:
             other.constraint, other._compiled = job.constraint, compiled(job.constraint, self.model)
         if job.potentials is not None:
-            other.potentials = tuple(job.potentials)
+            other.potentials = checked_potentials(job.potentials)
         return other
 
     def _end(
@@ -325,7 +369,7 @@ class SMCSampler:
         rows, weights = offspring.stop_parents, offspring.stopped
         if not len(rows):
             return (), -np.inf, False
-        log_phi = _checked(state.potential_rows.log_complete(rows))
+        log_phi = state.potential_rows.log_complete(rows)
         log_stop = children.log_stop
         ended, rejected = [], [-np.inf]
         for i, row in enumerate(rows):
@@ -360,6 +404,8 @@ class SMCSampler:
         population = state.population
         if not self.branching.proper or self.stop_fraction == 0 or not len(population) or not state.finished:
             return state
+        if state.step > self.max_tokens:
+            return state  # it ends here anyway, and what is live is censored
         limit = np.log(self.stop_fraction) + state.log_finished_mass
         if self.stop == "roulette":
             log_survive = population.log_total - limit
@@ -381,12 +427,27 @@ def compiled(constraint: Constraint, model: LanguageModel) -> CompiledConstraint
         ConstraintError, EmptyLanguageError: see :meth:`Constraint.compile`.
         OptionError: not a constraint at all.
     """
-    if not isinstance(constraint, Constraint):
+    if isinstance(constraint, type) or not isinstance(constraint, Constraint):
         raise OptionError(
             f"The constraint is a {type(constraint).__name__}, which is not a constraint. Wrap it: JSONSchema(...) for a schema, "
             "Regex(...) for a pattern, EBNF(...) or GBNF(...) for a grammar, Choice([...]) for a list."
         )
     return constraint.compile(model.vocabulary)
+
+
+def checked_potentials(potentials: Sequence[Potential]) -> tuple[Potential, ...]:
+    """Potentials as a tuple.
+
+    Raises:
+        OptionError: not a list of potentials.
+    """
+    if not isinstance(potentials, Sequence) or not all(
+        isinstance(p, Potential) and not isinstance(p, type) for p in potentials
+    ):
+        raise OptionError(
+            f"potentials must be a list of potentials, such as [TextPotential(score)], not {potentials!r}."
+        )
+    return tuple(potentials)
 
 
 def prompt_ids(model: LanguageModel, prompt: Prompt, max_tokens: int) -> tuple[int, ...]:
@@ -406,21 +467,8 @@ def prompt_ids(model: LanguageModel, prompt: Prompt, max_tokens: int) -> tuple[i
     return ids
 
 
-def at_least(option: str, value: Any, least: int) -> int:
-    """A whole number of at least `least`, or an OptionError."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise OptionError(f"{option} must be a whole number of at least {least}, not {value!r}.")
-    return int(value)
-
-
-def _in_range(option: str, value: float, fits: bool, allowed: str) -> float:
-    if not fits:
-        raise OptionError(f"{option} must be {allowed}, not {value!r}.")
-    return float(value)
-
-
 def _branching(
-    name: str,
+    name: Any,
     n_particles: int,
     resampling: str | None,
     ess_threshold: float,
@@ -432,7 +480,7 @@ def _branching(
     one_of("branching", name, ["enumerate", "sample"])
     one_of("draws", draws, ["systematic", "independent"])
     compete = one_of("finished", finished, ["retire", "compete"]) == "compete"
-    _in_range("ess_threshold", ess_threshold, 0 <= ess_threshold <= 1, "in [0, 1]")
+    within("ess_threshold", ess_threshold, 0, 1)
     one_of("resampling", resampling or "optimal", ["optimal", *ANCESTOR_SCHEMES])
     if name == "enumerate":
         if resampling not in (None, "optimal"):
@@ -453,9 +501,8 @@ def _branching(
     return Sample(n_particles, scheme, ess_threshold, draws == "systematic", compete, proposal or PLAIN)
 
 
-def _weights(finished: tuple[FinishedSequence, ...]) -> Weights:
-    """The weights of the pool of finished sequences."""
-    return Weights(np.array([s.log_weight for s in finished]), np.array([s.count for s in finished], dtype=np.int64))
+def _log_add(a: float, b: float) -> float:
+    return float(np.logaddexp(a, b))
 
 
 def _reweighted(finished: tuple[FinishedSequence, ...], weights: Weights | None) -> tuple[FinishedSequence, ...]:
@@ -464,12 +511,3 @@ def _reweighted(finished: tuple[FinishedSequence, ...], weights: Weights | None)
         return finished
     pairs = zip(finished, weights.log_weight, weights.count, strict=True)
     return tuple(replace(s, log_weight=float(w), count=int(n)) for s, w, n in pairs if n > 0)
-
-
-def _checked(log_phi: np.ndarray) -> np.ndarray:
-    """Potential values, unless one of them is no weight."""
-    if np.isnan(log_phi).any() or (log_phi == np.inf).any():
-        raise SMCError(
-            "A potential returned NaN or plus infinity. It must return a finite log value, or minus infinity for 'never'."
-        )
-    return log_phi

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from smc.errors import ModelError
+
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
@@ -22,6 +24,18 @@ class Vocabulary:
     tokens: tuple[bytes, ...]
     stop_ids: tuple[int, ...]
     special_ids: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        outside = [i for i in (*self.stop_ids, *self.special_ids) if not 0 <= i < len(self.tokens)]
+        if outside:
+            raise ModelError(
+                f"Token {outside[0]} is named as a stop or special token, but the model has logits for 0 to "
+                f"{len(self.tokens) - 1} only. Correct eos_token_id in the model's or the generation config."
+            )
+        if len(set(self.stop_ids)) < len(self.stop_ids):
+            raise ModelError(
+                f"The stop tokens {self.stop_ids} name one twice, which would count its probability twice."
+            )
 
     def __len__(self) -> int:
         return len(self.tokens)

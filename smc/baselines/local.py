@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from smc.branching import Sample
 from smc.constraints.base import Constraint
+from smc.errors import at_least
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
 from smc.resampling import multinomial
 from smc.result import SMCResult
-from smc.sampler import SMCSampler, at_least
+from smc.sampler import SMCSampler
 
 
 def local_masking(
@@ -30,7 +31,7 @@ def local_masking(
     Every sample weighs 1/K, so dead, rejected and censored mass are shares of samples, and `log_evidence` is None.
     Potentials do not steer it; samples that one of them forbids count as rejected.
     """
-    return _run(model, constraint, prompt, n_particles, potentials, max_tokens, seed, key, proper=False)
+    return independent_samples(model, constraint, prompt, n_particles, potentials, max_tokens, seed, key, proper=False)
 
 
 def importance_resampling(
@@ -49,10 +50,10 @@ def importance_resampling(
     Unbiased evidence, consistent posterior. Resampling the final set (``result.sample(n)``) would only add noise to
     expectations, so the weights are kept (Rubin, 1988).
     """
-    return _run(model, constraint, prompt, n_particles, potentials, max_tokens, seed, key, proper=True)
+    return independent_samples(model, constraint, prompt, n_particles, potentials, max_tokens, seed, key, proper=True)
 
 
-def _run(
+def independent_samples(
     model: LanguageModel,
     constraint: Constraint,
     prompt: Prompt,
@@ -63,6 +64,7 @@ def _run(
     key: str,
     proper: bool,
 ) -> SMCResult:
+    """K masked samples without resampling, with importance weights (`proper`) or with equal ones."""
     at_least("n_particles", n_particles, 1)
     branching = Sample(n_particles, multinomial, ess_threshold=0.0, joint=False, compete=False, proper=proper)
     sampler = SMCSampler(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from smc.baselines.local import importance_resampling
+from smc.baselines.local import independent_samples
 from smc.constraints import Everything
 from smc.constraints.base import Constraint
 from smc.models.base import LanguageModel, Prompt
@@ -33,7 +33,5 @@ def unconstrained(
     """
     compiled(constraint, model)  # a bad constraint fails as it does for every other method
     free = Everything(constraint)
-    result = importance_resampling(
-        model, free, prompt, n_particles=n_particles, potentials=potentials, max_tokens=max_tokens, seed=seed, key=key
-    )
-    return replace(result, method="unconstrained", weighted=False, log_evidence=None)
+    result = independent_samples(model, free, prompt, n_particles, potentials, max_tokens, seed, key, proper=False)
+    return replace(result, method="unconstrained")

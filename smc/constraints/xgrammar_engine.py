@@ -34,6 +34,7 @@ class XGrammarRows:
         self._maskable = maskable
         self._matchers = matchers
         self._allowed = allowed
+        self._consumed = False
 
     def __len__(self) -> int:
         return len(self._matchers)
@@ -41,6 +42,8 @@ class XGrammarRows:
     @property
     def allowed(self) -> torch.Tensor:
         """Packed mask [R, ceil(V / 32)] int32; filled on first use and kept until the rows advance."""
+        if self._consumed:
+            raise RuntimeError("These rows were advanced: fork them first to keep both.")
         if self._allowed is None:
             self._allowed = _fill(self._matchers, self._maskable)
         return self._allowed
@@ -58,7 +61,7 @@ class XGrammarRows:
             matcher = self._matchers[parent]
             children.append(matcher.fork() if parent in taken else matcher)
             taken.add(parent)
-        self._matchers, self._allowed = [], None
+        self._matchers, self._allowed, self._consumed = [], None, True
         for row, (matcher, token) in enumerate(zip(children, np.asarray(tokens).tolist(), strict=True)):
             if not matcher.accept_token(token):
                 state = "complete" if matcher.is_completed() else "incomplete"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ class ModelRows(Protocol):
     def fork(self, rows: np.ndarray) -> Self: ...
 
 
+@runtime_checkable
 class LanguageModel(Protocol):
     """A model with its tokenizer. Holds no run state: two samplers may share one."""
 

@@ -100,12 +100,16 @@ class HFModel:
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """Token ids of text, ids or chat messages; messages go through the chat template and open the assistant's turn."""
+        if isinstance(prompt, bytes) or not isinstance(prompt, Sequence):
+            raise PromptError(
+                f"A prompt is a string, a list of token ids or a list of messages, not {type(prompt).__name__}."
+            )
         if isinstance(prompt, str):
-            ids = self.tokenizer(prompt)["input_ids"]
+            ids = self._tokenize(prompt)
         elif len(prompt) and all(isinstance(part, Mapping) for part in prompt):
             ids = self._encode_messages(cast(Sequence[Mapping[str, str]], prompt))
         elif all(isinstance(part, (int, np.integer)) for part in prompt):
-            ids = list(prompt)
+            ids = list(cast(Sequence[int], prompt))
         else:
             raise PromptError(
                 "A prompt is a string, a list of token ids, or a list of messages {'role': ..., 'content': ...}."
@@ -127,7 +131,15 @@ class HFModel:
             )
         except Exception as error:  # templates raise whatever their authors chose
             raise PromptError(f"The chat template of {self.name} refused the messages: {error}") from error
-        return self.tokenizer(cast(str, text), add_special_tokens=False)["input_ids"]
+        return self._tokenize(cast(str, text), add_special_tokens=False)
+
+    def _tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        try:
+            return self.tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"]
+        except TypeError as error:  # what the tokenizer says of text that cannot be encoded, such as lone surrogates
+            raise PromptError(
+                "The prompt has characters that are not Unicode text (lone surrogates?). Replace them."
+            ) from error
 
     def start(self, prompt: Sequence[int]) -> HFRows:
         """One row; the prompt is run through the model on first use."""
@@ -188,6 +200,8 @@ class HFRows:
         return HFRows(self._model, cache, self._sources[parents], np.asarray(tokens, dtype=np.int64)[:, None])
 
     def fork(self, rows: np.ndarray) -> HFRows:
+        if self._fresh:
+            self.log_probs  # noqa: B018  (the prompt goes through the model once, before its copies part)
         used, local = np.unique(self._sources[rows], return_inverse=True)
         pending = None if self._pending is None else self._pending[rows]
         other = HFRows(self._model, self._owned().fork(used), local, pending)

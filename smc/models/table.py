@@ -37,7 +37,7 @@ class TableModel:
         next_probs: NextProbs,
         context_length: int | None = None,
     ):
-        stops = [eos] if isinstance(eos, str) else list(eos)
+        stops = [eos] if isinstance(eos, str) else list(dict.fromkeys(eos))
         if missing := [stop for stop in stops if stop not in vocab]:
             raise ModelError(f"TableModel: the stop token {missing[0]!r} is not in vocab. Add it there.")
         if len(set(vocab)) != len(vocab):
@@ -53,6 +53,8 @@ class TableModel:
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """Ids as they are; a string is split into the longest vocabulary tokens from the left."""
+        if isinstance(prompt, bytes) or not isinstance(prompt, Sequence):
+            raise PromptError(f"A prompt is a string or a list of token ids, not {type(prompt).__name__}.")
         if not isinstance(prompt, str):
             ids = [i for i in prompt if isinstance(i, (int, np.integer)) and 0 <= i < len(self._tokens)]
             if len(ids) < len(prompt):
@@ -76,6 +78,10 @@ class TableModel:
         """[V] float64 log probabilities after a prefix of ids."""
         if prefix not in self._memo:
             probs = self._next_probs(tuple(self._tokens[i] for i in prefix))
+            if not isinstance(probs, Mapping):
+                raise ModelError(
+                    f"TableModel: next_probs gave {probs!r} after {prefix}; expected {{token: probability}}."
+                )
             row = np.full(len(self._tokens), -np.inf)
             for token, p in probs.items():
                 if token not in self._ids or not p >= 0:

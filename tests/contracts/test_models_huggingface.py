@@ -50,7 +50,7 @@ def byte_tokenizer(template: str | None = TEMPLATE) -> PreTrainedTokenizerFast:
 SMALL = dict(vocab_size=264, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=128)
 CONFIGS = {
     "llama": LlamaConfig(**SMALL, intermediate_size=48, num_key_value_heads=2),
-    "gpt2": GPT2Config(vocab_size=264, n_embd=32, n_layer=2, n_head=4, n_positions=128),
+    "gpt2": GPT2Config(vocab_size=264, eos_token_id=257, n_embd=32, n_layer=2, n_head=4, n_positions=128),
     "mistral, sliding": MistralConfig(**SMALL, intermediate_size=48, num_key_value_heads=2, sliding_window=5),
     "gemma3, sliding and full": Gemma3TextConfig(
         **{**SMALL, "num_hidden_layers": 4},
@@ -136,6 +136,22 @@ def test_first_children_stay_and_only_extra_ones_are_copied() -> None:
     assert cache.move(np.array([2, 2, 0, 2])).tolist() == [2, 1, 0, 3]
     # fewer rows than slots: 3 moves down
     assert cache.move(np.array([3, 1])).tolist() == [0, 1]
+
+
+def test_a_prompt_can_be_forked_before_it_is_run() -> None:
+    model = tiny("llama")
+    prompt = list(model.encode("abc"))
+    rows = model.start(prompt)
+    copy = rows.fork(np.array([0, 0])).advance(np.array([1, 0]), np.array([5, 6]))
+    torch.testing.assert_close(rows.log_probs, recomputed(model, [prompt]), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(copy.log_probs, recomputed(model, [[*prompt, 5], [*prompt, 6]]), atol=1e-4, rtol=1e-4)
+
+
+def test_stop_tokens_beyond_the_logits_are_refused() -> None:
+    hf_model = AutoModelForCausalLM.from_config(CONFIGS["llama"])
+    hf_model.generation_config.eos_token_id = 50256
+    with pytest.raises(ModelError, match="50256"):
+        HFModel(hf_model, byte_tokenizer())
 
 
 def test_consumed_rows_say_so() -> None:
@@ -231,7 +247,7 @@ def test_chat_messages_go_through_the_template() -> None:
     assert model.encode("") == (model.tokenizer.bos_token_id,)
 
 
-@pytest.mark.parametrize("prompt", [[1.5], ["a"], [{"role": "user"}, 3], [99999], [-1]])
+@pytest.mark.parametrize("prompt", [[1.5], ["a"], [{"role": "user"}, 3], [99999], [-1], b"ab", None, 5, "\ud800"])
 def test_what_is_no_prompt_is_refused(prompt) -> None:
     with pytest.raises(PromptError):
         tiny("llama").encode(prompt)

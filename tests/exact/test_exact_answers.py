@@ -172,7 +172,16 @@ def test_rejected_mass_is_counted() -> None:
     assert close(math.exp(exact.log_rejected_mass), Fraction(1, 16))
 
 
+def test_repeated_stop_tokens_count_once() -> None:
+    model = TableModel(["a", "<eos>"], ["<eos>", "<eos>"], lambda prefix: {"a": 0.5, "<eos>": 0.5})
+    result = SMCSampler(model, FiniteLanguage([""]), max_tokens=1).run("")
+    assert close(math.exp(result.log_evidence), Fraction(1, 2))
+
+
 def test_a_language_beyond_the_budget_is_refused() -> None:
     model = TableModel(["a", "<eos>"], "<eos>", lambda prefix: {"a": 0.5, "<eos>": 0.5})
     with pytest.raises(BudgetError, match="max_rows=20"):
         enumerate_posterior(model, Regex("a*"), "", max_tokens=100, max_rows=20)
+    letters = TableModel([*map(str, range(10)), "<eos>"], "<eos>", lambda prefix: {str(i): 0.1 for i in range(10)})
+    with pytest.raises(BudgetError):  # known before any of the many children is copied
+        enumerate_posterior(letters, Regex("[0-9]{1,9}"), "", max_tokens=9, max_rows=50, batch_size=2)

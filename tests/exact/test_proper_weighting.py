@@ -6,11 +6,17 @@ E[exp(log_evidence)] = Z, and the expected weight of each string equals its targ
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
+import torch
 from toys import SECTION_7, TOYS, log_phi
 
 from smc import Proposal, SMCResult, SMCSampler, TextPotential
-from smc.draws import Draws
+from smc.branching import Enumerate, Sample, Weights
+from smc.children import Children
+from smc.draws import Draws, generator
+from smc.population import EMPTY, Population
+from smc.proposal import PLAIN
 from smc.resampling import ANCESTOR_SCHEMES
 from smc.testing import enumerate_draws
 
@@ -34,7 +40,7 @@ def expectations(sampler: SMCSampler) -> tuple[float, float, dict[str, float]]:
     return total, evidence, weight
 
 
-def assert_proper(name: str, power: int = 1, prefix_opinion: bool = False, **options) -> None:
+def assert_proper(name: str, power: float = 1, prefix_opinion: bool = False, **options) -> None:
     toy = {**SECTION_7, **TOYS}[name]
     potentials = []
     if toy.phi:
@@ -87,10 +93,11 @@ def test_running_values_of_potentials_cancel(name: str, finished: str, branching
     assert_proper(name, prefix_opinion=True, n_particles=2, branching=branching, finished=finished)
 
 
+@pytest.mark.parametrize("power", [0.5, 2])
 @pytest.mark.parametrize("branching", ["enumerate", "sample"])
 @pytest.mark.parametrize("name", TOYS)
-def test_powers(name: str, branching: str) -> None:
-    assert_proper(name, power=2, n_particles=2, branching=branching)
+def test_powers(name: str, branching: str, power: float) -> None:
+    assert_proper(name, power=power, n_particles=2, branching=branching)
 
 
 @pytest.mark.parametrize("name", ["000, 1xx", "two spellings, two stops", "critic"])
@@ -102,6 +109,39 @@ def test_tempered_proposal(name: str) -> None:
 @pytest.mark.parametrize("name", ["two spellings, two stops", "critic", "impossible start"])
 def test_roulette_ends_early_without_bias(name: str, branching: str) -> None:
     assert_proper(name, n_particles=2, branching=branching, stop="roulette", stop_fraction=0.9)
+
+
+@pytest.mark.parametrize("case", range(6))
+@pytest.mark.parametrize(
+    "branching", ["enumerate", "enumerate, compete", "sample, joint", "sample, apart", "sample, shaped"]
+)
+def test_one_step_on_random_populations(branching: str, case: int) -> None:
+    """The expected mass of every child equals its exact mass, whatever the weights and counts of the population."""
+    rng = generator(case, "one step")
+    rows, width = int(rng.integers(1, 4)), 4
+    p = rng.dirichlet(np.full(width + 2, 0.7), size=rows)
+    p[rng.random(p.shape) < 0.25] = 0.0
+    with np.errstate(divide="ignore"):
+        log_p = np.log(p)
+    children = Children(torch.from_numpy(np.where(np.arange(width + 1) == width, -np.inf, log_p[:, :-1])), log_p[:, -1])
+    count = rng.integers(1, 3, size=rows) if branching.startswith("sample") else np.ones(rows, dtype=int)
+    population = Population((EMPTY,) * rows, rng.normal(scale=2, size=rows), count, np.zeros(rows), int(count.sum()))
+    pool = Weights.singles(rng.normal(size=2) - 1) if "compete" in branching else Weights.singles(np.empty(0))
+    shaped = Proposal(temperature=2.0) if "shaped" in branching else PLAIN
+    method = (
+        Enumerate(2, "compete" in branching)
+        if branching.startswith("enumerate")
+        else Sample(4, ANCESTOR_SCHEMES["systematic"], 0.5, "joint" in branching, False, shaped)
+    )
+    exact = np.exp(population.log_mass)[:, None] * np.where(np.arange(width + 2) == width, 0.0, p)
+    mean, kept = np.zeros_like(exact), np.zeros(len(pool))
+    for probability, offspring in enumerate_draws(lambda draws: method.branch(children, population, pool, draws)):
+        mean[offspring.parents, offspring.tokens] += probability * np.exp(offspring.live.log_mass)
+        mean[offspring.stop_parents, -1] += probability * np.exp(offspring.stopped.log_mass)
+        if offspring.pool is not None:
+            kept += probability * np.exp(offspring.pool.log_weight) * offspring.pool.count
+    np.testing.assert_allclose(mean, exact, rtol=1e-12, atol=1e-14 * exact.sum())
+    np.testing.assert_allclose(kept, np.exp(pool.log_weight), rtol=1e-12)
 
 
 def test_early_stop_is_low_by_at_most_what_it_reports() -> None:

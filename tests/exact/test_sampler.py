@@ -10,6 +10,7 @@ from toys import SECTION_7, TOYS
 
 from smc import Choice, FiniteLanguage, Job, Proposal, Regex, SMCSampler, TableModel, TextPotential, baselines
 from smc.errors import ModelError, OptionError, PromptError, SMCError
+from smc.exact import enumerate_posterior
 from smc.potentials import ProductRows
 
 TOY = SECTION_7["00000, 1xxxx at .1"]
@@ -39,6 +40,14 @@ def sampler(**options) -> SMCSampler:
         ({"replicates": 0}, "replicates"),
         ({"seed": -1}, "seed"),
         ({"proposal": Proposal(temperature=2)}, "branching='sample'"),
+        ({"branching": "sample", "proposal": {"temperature": 2}}, "must be a Proposal"),
+        ({"potentials": TextPotential(len)}, "list of potentials"),
+        ({"potentials": [len]}, "list of potentials"),
+        ({"target_power": "2"}, "target_power"),
+        ({"target_power": math.inf}, "finite"),
+        ({"ess_threshold": None, "branching": "sample"}, "ess_threshold"),
+        ({"stop_fraction": None}, "stop_fraction"),
+        ({"branching": None}, "branching"),
     ],
 )
 def test_bad_options_are_refused_by_name(options: dict, message: str) -> None:
@@ -46,7 +55,18 @@ def test_bad_options_are_refused_by_name(options: dict, message: str) -> None:
         sampler(**options)
 
 
-@pytest.mark.parametrize("options", [{"temperature": 0}, {"top_k": 0}, {"top_p": 0}, {"top_p": 1.5}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": 0},
+        {"temperature": math.inf},
+        {"temperature": "a"},
+        {"top_k": 0},
+        {"top_k": 2.5},
+        {"top_p": 0},
+        {"top_p": 1.5},
+    ],
+)
 def test_bad_proposals_are_refused(options: dict) -> None:
     with pytest.raises(OptionError):
         Proposal(**options)
@@ -55,6 +75,10 @@ def test_bad_proposals_are_refused(options: dict) -> None:
 def test_a_bare_schema_is_no_constraint() -> None:
     with pytest.raises(OptionError, match="Wrap it: JSONSchema"):
         SMCSampler(TOY.model, {"type": "object"})  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="Wrap it"):
+        SMCSampler(TOY.model, Regex)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="HFModel"):
+        SMCSampler(None, Regex("a"))  # type: ignore[arg-type]
 
 
 def test_a_prompt_beyond_the_context_is_refused_with_the_numbers() -> None:
@@ -71,10 +95,16 @@ def test_a_prompt_that_no_token_spells_is_refused() -> None:
         sampler().run("0?")
 
 
+@pytest.mark.parametrize("prompt", [b"01", None, 5, [7], ["0"]])
+def test_what_is_no_prompt_is_refused(prompt) -> None:
+    with pytest.raises(PromptError):
+        sampler().run(prompt)
+
+
 def test_bad_tables_are_named() -> None:
     with pytest.raises(ModelError, match="stop token"):
         TableModel(["a"], "<eos>", lambda prefix: {})
-    for probs in ({"a": 0.7, "<eos>": 0.7}, {"a": -0.5, "<eos>": 1.5}, {"b": 1.0}):
+    for probs in (None, {"a": 0.7, "<eos>": 0.7}, {"a": -0.5, "<eos>": 1.5}, {"b": 1.0}):
         with pytest.raises(ModelError):
             SMCSampler(TableModel(["a", "<eos>"], "<eos>", lambda prefix, p=probs: p), Regex("a*")).run("")
 
@@ -90,8 +120,15 @@ def test_nan_logits_are_an_error_with_advice() -> None:
 
 
 def test_potentials_that_are_no_weights_are_refused() -> None:
-    with pytest.raises(SMCError, match="potential"):
-        sampler(potentials=[TextPotential(lambda text: math.nan)]).run("")
+    for bad in (math.nan, math.inf):
+        for potential in (TextPotential(lambda text, b=bad: b), TextPotential(len, prefix=lambda text, b=bad: b)):
+            with pytest.raises(SMCError, match="potential"):
+                sampler(potentials=[potential]).run("")
+        final = TextPotential(lambda text, b=bad: b)
+        with pytest.raises(SMCError, match="potential"):
+            enumerate_posterior(TOY.model, TOY.constraint, "", potentials=[final], max_tokens=5)
+    with pytest.raises(OptionError, match="log_bound"):
+        TextPotential(len, log_bound=math.nan)
 
 
 def test_prompt_is_part_of_the_prefix_and_not_of_the_text() -> None:
@@ -122,8 +159,25 @@ def test_run_many_equals_one_by_one() -> None:
     assert (
         y.posterior() == SMCSampler(TOY.model, other, n_particles=2, seed=5, max_tokens=5).run("", key="y").posterior()
     )
-    with pytest.raises(OptionError, match="same key"):
-        run.run_many([Job("", key="x"), Job("", key="x")])
+    for twice in ([Job("", key="x"), Job("", key="x")], [Job(""), Job("")]):
+        with pytest.raises(OptionError, match="same key"):
+            run.run_many(twice)
+    with pytest.raises(OptionError, match="list of Job"):
+        run.run_many(["text"])  # type: ignore[list-item]
+
+
+def test_run_many_refuses_a_bad_job_before_the_first_one_runs() -> None:
+    model = TableModel(["a", "<eos>"], "<eos>", lambda prefix: {"a": 0.5, "<eos>": 0.5}, context_length=10)
+    calls: list[str] = []
+
+    def note(text: str) -> float:
+        calls.append(text)
+        return 0.0
+
+    run = SMCSampler(model, Regex("a{1,3}"), max_tokens=6, potentials=[TextPotential(note)])
+    with pytest.raises(PromptError):
+        run.run_many([Job("a", key="fits"), Job("aaaaaa", key="too long")])
+    assert not calls
 
 
 def test_a_caller_can_watch_and_stop() -> None:
@@ -228,6 +282,17 @@ def test_statuses_say_what_to_do() -> None:
     assert dead.validity == 0
     never = SMCSampler(model, Regex("a{9}"), potentials=[TextPotential(lambda text: -math.inf)], max_tokens=9).run("")
     assert never.status == "rejected"
+    early = [
+        TextPotential(lambda text: 0.0, prefix=lambda text, n=least: -math.inf if len(text) >= n else 0.0)
+        for least in (0, 2)
+    ]
+    for potential in early:
+        assert SMCSampler(model, Regex("a{9}"), potentials=[potential], max_tokens=9).run("").status == "rejected"
+    assert SMCSampler(model, Regex("a*"), max_tokens=3, replicates=2).run("").status == "censored"
+    again = SMCSampler(
+        model, Regex("a{9}"), potentials=[TextPotential(lambda text: -math.inf)], max_tokens=9, replicates=2
+    )
+    assert again.run("").status == "rejected"
     assert all(r.advice and r.posterior() == {} and r.sample(3) == [] for r in (censored, dead, never))
 
 
@@ -243,6 +308,25 @@ def test_result_groups_samples_and_ranks() -> None:
     # "11111" has probability .729: fewer than 100 of 200 has probability below 1e-11
     assert drawn.count("11111") >= 100
     assert result.ess_kind == "concentration"
+
+
+def test_concentration_does_not_grow_with_replicates() -> None:
+    options = dict(n_particles=64, stop_fraction=0)
+    assert sampler(**options, replicates=5).run("").ess == pytest.approx(sampler(**options).run("").ess)
+
+
+def test_states_can_be_printed_however_long_they_are() -> None:
+    model = TableModel(["a", "<eos>"], "<eos>", lambda prefix: {"a": 1.0} if len(prefix) < 1500 else {"<eos>": 1.0})
+    *_, state = SMCSampler(model, Regex("a{1300,2000}"), max_tokens=1200).steps("")
+    assert "Lineage" in repr(state.population)
+
+
+def test_mass_at_max_tokens_is_censored_however_small() -> None:
+    model = TableModel(["a", "<eos>"], "<eos>", lambda prefix: {"a": 0.05, "<eos>": 0.95})
+    for stop in ("bound", "roulette"):
+        result = SMCSampler(model, Regex("a*"), max_tokens=2, stop_fraction=1e-3, stop=stop).run("")
+        assert result.status == "max_tokens"
+        assert math.exp(result.log_censored_mass) == pytest.approx(0.05**3)
 
 
 def test_best_ranks_by_target_not_by_weight() -> None:
@@ -305,6 +389,20 @@ def test_unconstrained_samples_are_checked() -> None:
     # seed 0: the valid share is binomial(400, 1/2) / 400; beyond .1 from 1/2 has probability below 1e-4
     assert abs(result.validity - 0.5) < 0.1
     assert all(s.log_kept_mass == pytest.approx(0) for s in result.sequences)
+
+
+def test_unconstrained_counts_what_potentials_forbid() -> None:
+    model = TableModel(
+        ["0", "1", "<eos>"], "<eos>", lambda prefix: {"<eos>": 1} if len(prefix) == 2 else {"0": 0.5, "1": 0.5}
+    )
+    potential = TextPotential(lambda text: -math.inf if text == "01" else 3.0)
+    result = baselines.unconstrained(
+        model, Choice(["00", "01"]), "", n_particles=400, max_tokens=3, potentials=[potential], seed=0
+    )
+    assert set(result.posterior()) == {"00"}
+    assert result.log_evidence is None
+    # seed 0: binomial(400, 1/4) / 400; beyond .1 from 1/4 has probability below 1e-5
+    assert abs(result.validity - 0.25) < 0.1
 
 
 def test_baselines_count_what_potentials_forbid() -> None:

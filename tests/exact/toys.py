@@ -62,12 +62,15 @@ class Toy:
 
         yield from walk((), Fraction(1))
 
-    def targets(self, power: int = 1) -> dict[str, Fraction]:
-        """Unnormalised target of each string with positive mass, p(y)^power phi(y), tokenisations merged."""
+    def targets(self, power: float = 1) -> dict[str, Fraction]:
+        """Unnormalised target of each string with positive mass, p(y)^power phi(y), tokenisations merged.
+
+        Exact for whole powers; to float precision for others.
+        """
         merged: dict[str, Fraction] = {}
         for tokens, p in self.sequences():
             text = "".join(tokens)
-            mass = p**power * self.phi.get(text, Fraction(1))
+            mass = (p**power if power == int(power) else Fraction(float(p) ** power)) * self.phi.get(text, Fraction(1))
             if mass:
                 merged[text] = merged.get(text, Fraction(0)) + mass
         return merged
