@@ -34,13 +34,64 @@ JSON_TYPES = {
     "any": "string",
 }
 
-SYSTEM = """\
-You turn a request into a function call. The function is:
-Name: {name}
-Description: {description}
-Parameters: {parameters}
-Answer with the arguments only, as one compact JSON object with the parameters in the order above. \
-Leave out optional parameters that the request does not mention."""
+SYSTEM = (
+    "You turn a request into a function call. Answer with the arguments of the function only, as one compact JSON "
+    "object. Leave out optional parameters that the request does not mention."
+)
+
+# Turns of our own making that show the form: without them a small model writes prose, and nearly all of its mass is
+# lost to the first brace.
+EXAMPLES: tuple[tuple[dict[str, Any], str, dict[str, Any]], ...] = (
+    (
+        {
+            "name": "get_weather",
+            "description": "Get the weather forecast of a city.",
+            "parameters": {
+                "type": "dict",
+                "properties": {
+                    "city": {"type": "string", "description": "The city."},
+                    "days": {"type": "integer", "description": "How many days."},
+                },
+                "required": ["city"],
+            },
+        },
+        "What will the weather be like in Paris for the next 3 days?",
+        {"city": "Paris", "days": 3},
+    ),
+    (
+        {
+            "name": "convert_currency",
+            "description": "Convert an amount of money.",
+            "parameters": {
+                "type": "dict",
+                "properties": {
+                    "amount": {"type": "integer", "description": "The amount."},
+                    "from": {"type": "string", "description": "Source currency."},
+                    "to": {"type": "string", "description": "Target currency."},
+                },
+                "required": ["amount", "from", "to"],
+            },
+        },
+        "How much are 250 US dollars in euros?",
+        {"amount": 250, "from": "USD", "to": "EUR"},
+    ),
+    (
+        {
+            "name": "set_timer",
+            "description": "Set a kitchen timer.",
+            "parameters": {
+                "type": "dict",
+                "properties": {
+                    "minutes": {"type": "integer", "description": "How long."},
+                    "label": {"type": "string", "description": "A name for the timer."},
+                },
+                "required": ["minutes"],
+            },
+        },
+        "Set a timer for 12 minutes.",
+        {"minutes": 12},
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -88,25 +139,53 @@ class BfclTask:
 def to_instance(entry: Entry) -> Instance:
     """The prompt, constraint and reference answer of one entry."""
     parameters = entry.function["parameters"]
-    system = SYSTEM.format(
-        name=entry.function["name"],
-        description=entry.function["description"],
-        parameters=compact(json_schema(parameters, annotations=("description", "default"))),
-    )
     return Instance(
         id=entry.id,
-        prompt=[{"role": "system", "content": system}, {"role": "user", "content": entry.question}],
+        prompt=prompt(entry.function, entry.question),
         constraint=JSONSchema(json_schema(parameters), whitespace="compact"),
         display=entry.question,
         reference=compact(first_accepted(parameters, entry.accepted)),
     )
 
 
-def json_schema(spec: Mapping[str, Any], annotations: tuple[str, ...] = ()) -> dict[str, Any]:
+def prompt(function: Mapping[str, Any], question: str) -> list[dict[str, str]]:
+    """Chat messages: what to do, three worked examples, then the function and the request."""
+    messages = [{"role": "system", "content": SYSTEM}]
+    for shown, asked, arguments in EXAMPLES:
+        messages += [
+            {"role": "user", "content": request(shown, asked)},
+            {"role": "assistant", "content": compact(arguments)},
+        ]
+    return [*messages, {"role": "user", "content": request(function, question)}]
+
+
+def request(function: Mapping[str, Any], question: str) -> str:
+    """A function in plain words, one parameter a line, and the user's question."""
+    parameters = function["parameters"]
+    lines = [f"Function {function['name']}: {function['description']}"]
+    for name, spec in parameters["properties"].items():
+        optional = "" if name in parameters.get("required", ()) else ", optional"
+        lines.append(f"- {name} ({_kind(spec)}{optional}): {spec.get('description', '')}")
+    return "\n".join([*lines, f"Request: {question}"])
+
+
+def _kind(spec: Mapping[str, Any]) -> str:
+    """The type of a parameter in words."""
+    if "enum" in spec:
+        return f"one of {', '.join(map(compact, spec['enum']))}"
+    kind = JSON_TYPES.get(spec["type"], spec["type"])
+    if "items" in spec:
+        return f"{kind} of {_kind(spec['items'])}"
+    if "properties" in spec:
+        return f"{kind} with " + ", ".join(f"{name} ({_kind(inner)})" for name, inner in spec["properties"].items())
+    return kind
+
+
+def json_schema(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The set's description of a value as JSON Schema.
 
-    Keys that are not JSON Schema (`optional`) are dropped, and of the keys that only describe those in
-    `annotations` are kept. Objects with declared properties are closed; a dict without any stays a free object.
+    Keys that are not JSON Schema (`optional`) or only describe are dropped. Objects with declared properties are
+    closed; a dict without any stays a free object.
     """
     kind = spec["type"]
     if kind not in JSON_TYPES:
@@ -114,11 +193,12 @@ def json_schema(spec: Mapping[str, Any], annotations: tuple[str, ...] = ()) -> d
             f"The type {kind!r} in the bfcl data is not known: use {PACKAGE} {VERSION}, which this task is written for."
         )
     schema: dict[str, Any] = {"type": JSON_TYPES[kind]}
-    schema |= {key: spec[key] for key in ("enum", *annotations) if key in spec}
+    if "enum" in spec:
+        schema["enum"] = spec["enum"]
     if "items" in spec:
-        schema["items"] = json_schema(spec["items"], annotations)
+        schema["items"] = json_schema(spec["items"])
     if "properties" in spec:
-        schema["properties"] = {k: json_schema(v, annotations) for k, v in spec["properties"].items()}
+        schema["properties"] = {k: json_schema(v) for k, v in spec["properties"].items()}
         schema["required"] = list(spec.get("required", ()))
         schema["additionalProperties"] = False
     return schema

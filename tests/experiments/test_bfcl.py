@@ -82,20 +82,18 @@ def test_schema_conversion() -> None:
         "required": ["mode"],
         "additionalProperties": False,
     }
-    described = json_schema(spec, annotations=("description", "default"))
-    assert described["properties"]["size"] == {"type": "number", "description": "in m", "default": 1.0}
     with pytest.raises(ExperimentError, match="'HashMap'"):
         json_schema({"type": "HashMap"})
 
 
 def test_the_prompt_shows_function_and_question() -> None:
     (instance,) = BfclTask().instances(1)
-    system, user = instance.prompt
-    assert isinstance(system, dict)
-    assert isinstance(user, dict)
-    assert "calculate_triangle_area" in system["content"]
-    assert "The base of the triangle." in system["content"]
-    assert user == {"role": "user", "content": instance.display}
+    assert [message["role"] for message in instance.prompt] == ["system", *["user", "assistant"] * 3, "user"]
+    last = instance.prompt[-1]["content"]
+    assert last.startswith("Function calculate_triangle_area: ")
+    assert "- base (integer): The base of the triangle." in last
+    assert "- unit (string, optional): " in last
+    assert last.endswith(f"Request: {instance.display}")
     assert instance.reference == '{"base":10,"height":5,"unit":"units"}'
 
 
