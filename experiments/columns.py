@@ -35,10 +35,14 @@ class Column:
 COLUMNS = (
     Column("validity", "Valid", "percent",
            "share of the method's mass (or particles) that ended as a valid sequence"),
+    Column("right", "Right", "percent",
+           "Accuracy times Valid: the chance that one draw is right when failing counts as wrong; 0 where nothing "
+           "finished"),
     Column("accuracy", "Accuracy", "percent",
-           "expectation of a right answer under the method's weights: how often one draw of its is right"),
-    Column("best_accuracy", "Best accuracy", "percent",
-           "how often the best sequence is right, the one with the highest exact target (not the heaviest)"),
+           "expectation of a right answer among the outputs that finished validly, under the method's weights"),
+    Column("best_accuracy", "Best right", "percent",
+           "how often the best sequence is right, the one with the highest exact target (not the heaviest); 0 where "
+           "nothing finished"),
     Column("log_prob", "log p", "nats",
            "expected log-probability of an output under the model without a mask, in nats"),
     Column("log_evidence", "log Z", "nats",
@@ -61,6 +65,8 @@ COLUMNS = (
            "share of mass that finished but failed the validator or a potential"),
     Column("censored", "Censored", "percent", "share of mass still unfinished at the token limit"),
     Column("dead", "Dead", "percent", "share of mass that ran into a dead end of the grammar"),
+    Column("unexplored", "Left unexplored", "percent",
+           "mass that early stopping left behind, at most, as a share of all mass"),
     Column("forward_rows", "Forward rows", "whole",
            "rows of model input per instance: the cost that hardware sees"),
     Column("seconds", "Seconds", "decimal", "wall-clock seconds per instance"),
@@ -68,3 +74,5 @@ COLUMNS = (
 
 LOSSES = ("rejected", "censored", "dead")
 """Columns that are only shown where something was lost."""
+IF_ANY = (*LOSSES, "unexplored")
+"""Columns that are only shown where some number is not zero as shown."""

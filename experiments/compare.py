@@ -38,8 +38,8 @@ _SEQUENCE_FIELDS: dict[str, type | tuple[type, ...]] = {
 def load(folder: Path) -> tuple[list[Record], list[provenance.Run]]:
     """The records and runs under `folder`.
 
-    Raises ExperimentError when there is nothing to read, something cannot be read, or the records are of
-    several models.
+    Raises ExperimentError when there is nothing to read, something cannot be read, or the runs differ in
+    more than their methods.
     """
     if not folder.is_dir():
         raise ExperimentError(
@@ -55,13 +55,7 @@ def load(folder: Path) -> tuple[list[Record], list[provenance.Run]]:
     for record in records:
         _check(record, folder)
     runs = provenance.read_runs(folder)
-    models = provenance.models(runs)
-    if len(models) > 1:
-        raise ExperimentError(
-            f"The runs in {folder} used different models ({', '.join(models)}), and a difference between "
-            "models is not a difference between methods. Compare one model at a time: give each a study of "
-            "its own."
-        )
+    provenance.refuse_mixture(runs, folder)
     return records, runs
 
 
@@ -99,8 +93,8 @@ def _baselines(chosen: Sequence[str] | None, records: Sequence[Record]) -> list[
 
 
 # A terminal is narrow: the rest is in the report.
-_PRINTED = ("Method", "Valid", "Accuracy", "Best accuracy", "log p", "log Z", "TV", "Forward rows", "Seconds")
-_SHORTER = {"Accuracy": "Acc.", "Best accuracy": "Best", "Forward rows": "Rows", "Seconds": "Sec."}
+_PRINTED = ("Method", "Valid", "Right", "Best right", "log p", "log Z", "TV", "Forward rows", "Seconds")
+_SHORTER = {"Best right": "Best", "Forward rows": "Rows", "Seconds": "Sec."}
 
 
 def show(made: Report, console: Console) -> None:

@@ -28,6 +28,8 @@ class Answer:
     log_kept_mass: float | None
     exact: float | None
     """Its exact posterior probability, where that is known."""
+    tokenisations: int
+    """How many tokenisations of it there were; the logs are those of the heaviest."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Column:
     method: str
     label: str
     particles: int
+    finished: int
+    """How many of the particles are among the sequences."""
     weighted: bool
     answers: tuple[Answer, ...]
     left_out: int
@@ -45,6 +49,14 @@ class Column:
     status: str
     advice: str | None
 
+    def counted(self, answer: Answer) -> str:
+        """How many of the particles gave an answer; nothing where counts do not say the share."""
+        if self.weighted or self.particles <= 1:
+            return ""
+        if self.finished == self.particles:
+            return f"{answer.count} of {self.particles}"
+        return f"{answer.count} of the {self.finished} that finished (of {self.particles})"
+
 
 @dataclass(frozen=True)
 class Example:
@@ -52,6 +64,8 @@ class Example:
 
     instance: str
     prompt: str
+    full_prompt: str | None
+    """All that the model was given, where the record has it."""
     reference: str | None
     seed: int
     disagreement: float | None
@@ -99,10 +113,21 @@ def _example(
     return Example(
         instance=first["instance"],
         prompt=first["prompt"],
+        full_prompt=full_prompt(first),
         reference=first["reference"],
         seed=min(r["seed"] for r in records.values()),
         disagreement=disagreement,
         columns=tuple(_column(records[m], task.exact.get(first["instance"]), strings) for m in shown if m in records),
+    )
+
+
+def full_prompt(record: Record) -> str | None:
+    """The prompt as the model was given it, messages as "role: content"; None in a record that does not hold it."""
+    prompt = record.get("full_prompt")
+    if isinstance(prompt, str) or prompt is None:
+        return prompt
+    return "\n\n".join(
+        f"{m.get('role', '?')}: {m.get('content', '')}" if isinstance(m, Mapping) else str(m) for m in prompt
     )
 
 
@@ -114,6 +139,7 @@ def _column(record: Record, exact: Distribution | None, strings: int) -> Column:
         method=record["method"],
         label=label(record["method"]),
         particles=int(record["n_particles"] or 0),
+        finished=sum(int(s["count"] or 0) for s in record["sequences"]),
         weighted=bool(record["weighted"]),
         answers=answers,
         left_out=len(ranked) - len(answers),
@@ -137,4 +163,5 @@ def _answer(record: Record, text: str, share: float, exact: Distribution | None)
         log_prob=heaviest["log_prob"],
         log_kept_mass=heaviest["log_kept_mass"],
         exact=None if exact is None else exact.get(text, 0.0),
+        tokenisations=len(same),
     )

@@ -20,7 +20,7 @@ from matplotlib.ticker import MaxNLocator
 
 from experiments.labels import look
 from experiments.metrics import Floats, LostMass, effective_share
-from experiments.statistics import mean_interval
+from experiments.statistics import FEWEST, mean_interval
 
 SIZE = (5.4, 3.9)
 _STYLE = {
@@ -151,8 +151,21 @@ def quality_against_cost(
         svg = _svg(figure)
     alt = f"{axis} against forward rows: " + "; ".join(words) + "."
     apart = " Points of equal cost are set slightly apart." if place != {m: cost[m] for m in quality} else ""
-    caption = f"Bars: 95% bootstrap intervals over instances. {better} is better, further left cheaper.{apart}"
+    caption = f"{_bars(quality.values())} {better} is better, further left cheaper.{apart}"
     return Picture(name, title, svg, alt, caption)
+
+
+def _bars(samples: Iterable[Floats]) -> str:
+    """What the bars are, and why a point may have none."""
+    sizes = [len(values) for values in samples]
+    if max(sizes) < FEWEST:
+        return f"No intervals are drawn for fewer than {FEWEST} instances."
+    few = f" or rest on fewer than {FEWEST} instances" if min(sizes) < FEWEST else ""
+    return (
+        "Bars: 95% bootstrap intervals over instances; points without a bar have equal values on all instances"
+        + few
+        + "."
+    )
 
 
 def _set_apart(cost: Mapping[str, float], *, least: float = 1.06) -> dict[str, float]:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 POSTERIOR_METHODS = ("smc", "smc_sample", "importance_resampling", "smc_power")
 """Methods that can speak for "the posterior", the preferred one first."""
 
+LOCAL_LAW = "local_masking_exact_law"
+"""Not a method that was run: the exact law of local masking, computed from the exact record."""
+
 DEFAULT_BASELINES = ("greedy_masking", "local_masking")
 
 
@@ -31,6 +34,7 @@ KNOWN: dict[str, Look] = {
     "smc_sample": Look("SMC (sample)", "#009E73", "v"),
     "smc_power": Look("SMC (sharpened)", "#D55E00", "P"),
     "exact": Look("Exact posterior", "#CC79A7", "*"),
+    LOCAL_LAW: Look("Local masking, exact law", "#444444", "_"),
 }
 _SPARE_COLOURS = ("#CC79A7", "#7A5195", "#8C564B", "#117733", "#882255")
 _SPARE_MARKERS = ("h", "<", ">", "p", "d")

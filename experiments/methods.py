@@ -10,7 +10,8 @@ from typing import Any
 from experiments.config import MethodConfig, options
 from experiments.errors import ExperimentError
 from experiments.evaluate import exact_record, sampled_record
-from smc import SMCSampler, baselines
+from smc import FiniteLanguage, SMCSampler, TableModel, baselines
+from smc.errors import at_least
 from smc.exact import enumerate_posterior
 
 
@@ -41,7 +42,8 @@ class Method:
 def build_method(config: MethodConfig) -> Method:
     """The method of a config group.
 
-    Raises ExperimentError for an algorithm that does not exist.
+    Raises ExperimentError for an algorithm that does not exist, and the library's OptionError for an option value
+    that it would refuse: here, before a model is loaded or a folder is made.
     """
     if config.algorithm not in ALGORITHMS:
         raise ExperimentError(
@@ -52,10 +54,16 @@ def build_method(config: MethodConfig) -> Method:
 
 
 def _baseline(function: Callable[..., Any], options: dict[str, Any]) -> Method:
+    for name in options.keys() & {"n_particles"}:
+        at_least(name, options[name], 1)
     return Method(lambda call: function(**call.arguments(), **options))
 
 
 def _smc(options: dict[str, Any]) -> Method:
+    # The sampler knows best which options go together, so it is made once on a model of one token.
+    model = TableModel(vocab=["a", "<eos>"], eos="<eos>", next_probs=lambda prefix: {"a": 0.5, "<eos>": 0.5})
+    SMCSampler(model, FiniteLanguage(("a",)), **options)
+
     def run(call: Call) -> Any:
         sampler = SMCSampler(call.model, call.constraint, max_tokens=call.max_tokens, seed=call.seed, **options)
         return sampler.run(call.prompt, key=call.key)
@@ -64,6 +72,9 @@ def _smc(options: dict[str, Any]) -> Method:
 
 
 def _exact(options: dict[str, Any]) -> Method:
+    for name, value in options.items():
+        at_least(name, value, 1)
+
     def run(call: Call) -> Any:
         return enumerate_posterior(call.model, call.constraint, call.prompt, max_tokens=call.max_tokens, **options)
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from experiments.errors import ExperimentError
 from experiments.labels import in_order
+from experiments.store import CONFIG, DONE, ENVIRONMENT, RECORDS, read_mapping
 
-_COMMAND = "python -m experiments.run"
-_NAMES = ("name", "id", "hub_id", "path")
 # Not part of an environment: what was asked for, and later processes of the same run.
 _NOT_ENVIRONMENT = ("command", "seed", "resumed_with")
 
@@ -32,7 +28,7 @@ class Run:
         """The name chosen for a config group ("model", "task", "method"), however the group is written."""
         chosen = self.config.get(group)
         if isinstance(chosen, Mapping):
-            return next((str(chosen[k]) for k in _NAMES if chosen.get(k)), None)
+            return str(chosen["name"]) if chosen.get("name") else None
         return None if chosen is None else str(chosen)
 
     @property
@@ -57,63 +53,59 @@ def read_runs(folder: Path) -> list[Run]:
     return [
         Run(
             run_id=where.name,
-            config=_mapping(where / "config.yaml", yaml.safe_load),
-            environment=_mapping(where / "environment.json", json.loads),
-            done=(where / "DONE").exists(),
+            config=read_mapping(where / CONFIG),
+            environment=read_mapping(where / ENVIRONMENT),
+            done=(where / DONE).exists(),
         )
-        for where in sorted(path.parent for path in folder.rglob("records.jsonl"))
+        for where in sorted(path.parent for path in folder.rglob(RECORDS) if b"\n" in path.read_bytes())
     ]
 
 
-def _mapping(path: Path, parse: Any) -> Mapping[str, Any]:
-    if not path.exists():
-        return {}
-    try:
-        found = parse(path.read_text(encoding="utf-8"))
-    except (ValueError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise ExperimentError(
-            f"{path} cannot be read ({reason}). Restore it or remove it; the records do not need it."
-        ) from error
-    return found if isinstance(found, Mapping) else {}
-
-
 def models(runs: Iterable[Run]) -> list[str]:
-    """The names of the models that the runs used, each once."""
-    return sorted({name for run in runs if (name := run.name("model"))})
-
-
-def commands(runs: Iterable[Run]) -> list[str]:
-    """Commands that make these runs again, one for all methods and seeds that share the rest of what was
-    asked for.
-
-    The place of the results is left out: it is a matter of the machine.
-    """
-    found: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
+    """The models that the runs used, each once: "smollm2 (smollm2-135m, float32)"."""
+    found: list[str] = []
     for run in runs:
-        words = _asked(run)
-        shared = tuple(w for w in words if not w.startswith(("method=", "seed=", "results=")))
-        methods, seeds = found.setdefault(shared, ([], []))
-        for items, name in ((methods, "method="), (seeds, "seed=")):
-            for value in (w.removeprefix(name) for w in words if w.startswith(name)):
-                _add(items, value)
-    return [
-        " ".join([_COMMAND, *(["-m"] if len(methods) > 1 or len(seeds) > 1 else []), *shared,
-                  *([f"method={','.join(in_order(methods))}"] if methods else []),
-                  *([f"seed={','.join(sorted(seeds, key=_numeric))}"] if seeds else [])])
-        for shared, (methods, seeds) in sorted(found.items())
-        if shared or methods
-    ]  # fmt: skip
+        name = run.name("model")
+        if name:
+            options = run.options("model")
+            facts = [str(options[k]) for k in ("id", "dtype") if k in options]
+            facts += [f"revision {options['revision']}"] if "revision" in options else []
+            _add(found, f"{name} ({', '.join(facts)})" if facts else name)
+    return sorted(found)
 
 
-def _asked(run: Run) -> list[str]:
-    """The words of the run's command as it was recorded, else what its configuration amounts to."""
-    recorded = str(run.environment.get("command", ""))
-    if recorded.startswith(_COMMAND):
-        return recorded.removeprefix(_COMMAND).split()
-    groups = [(g, run.name(g)) for g in ("task", "model", "method")]
-    plain = [(k, run.config.get(k)) for k in ("limit", "study", "seed")]
-    return [f"{name}={value}" for name, value in [*groups, *plain] if value is not None]
+def task_settings(runs: Iterable[Run]) -> list[str]:
+    """The options of each task: "dates: max_tokens = 16"."""
+    found: list[str] = []
+    for run in runs:
+        options = ", ".join(f"{k} = {v}" for k, v in sorted(run.options("task").items()))
+        if run.name("task") and options:
+            _add(found, f"{run.name('task')}: {options}")
+    return sorted(found)
+
+
+def refuse_mixture(runs: Iterable[Run], folder: Path) -> None:
+    """Refuse runs whose difference would be read as one between methods.
+
+    Raises ExperimentError where runs differ in their model, but for the device it ran on, or in the options of a
+    task. Runs without a configuration are not compared.
+    """
+    seen: dict[str, tuple[Run, dict[str, Any]]] = {}
+    for run in runs:
+        for group, what in (("model", "the model"), ("task", f"the task {run.name('task')}")):
+            if not run.name(group):
+                continue
+            settings = {"name": run.name(group)} | run.options(group)
+            settings.pop("device", None)
+            first, known = seen.setdefault(what, (run, settings))
+            names = sorted(n for n in known.keys() | settings.keys() if known.get(n) != settings.get(n))
+            if names:
+                differences = "; ".join(f"{group}.{n} {known.get(n)} and {settings.get(n)}" for n in names)
+                raise ExperimentError(
+                    f"The runs in {folder} differ in {what} ({differences}; runs {first.run_id} and {run.run_id}), and "
+                    "that is no difference between methods. Give each a study of its own with study=<name>, or move "
+                    "the runs that do not belong here out of the folder."
+                )
 
 
 def method_options(runs: Iterable[Run]) -> dict[str, list[str]]:
@@ -161,10 +153,3 @@ def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def _add(items: list[str], item: str) -> None:
     if item not in items:
         items.append(item)
-
-
-def _numeric(text: str) -> tuple[float, str]:
-    try:
-        return float(text), text
-    except ValueError:
-        return float("inf"), text

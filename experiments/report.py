@@ -13,24 +13,46 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments import examples, figures, metrics, provenance, summary, text, verdicts
-from experiments.columns import COLUMNS, LOSSES, Column
+from experiments.columns import COLUMNS, IF_ANY, LOSSES, Column
+from experiments.commands import commands
 from experiments.examples import Example
 from experiments.figures import Level, Picture
-from experiments.labels import label
+from experiments.labels import LOCAL_LAW, label
 from experiments.metrics import Record
 from experiments.provenance import Run
-from experiments.statistics import FEWEST, MARGIN, by_instance
-from experiments.summary import EXACT, LOCAL_LAW, Comparison, Row, Task
+from experiments.statistics import FEWEST, by_instance
+from experiments.summary import EXACT, Comparison, Row, Task
 
 EXAMPLES = 6
 
 
 DIFFERENCES = (
-    ("accuracy", "Accuracy, points", "points"),
-    ("best_accuracy", "Best accuracy, points", "points"),
+    ("right", "Right, points", "points"),
+    ("best_accuracy", "Best right, points", "points"),
     ("log_prob", "log p, nats", "nats"),
     ("tv", "TV to exact", "distance"),
+    ("kl_to_exact", "KL to exact, nats", "distance"),
 )
+
+NOTES = (
+    "“higher” and “lower”: the 95% interval lies on one side of zero, and an exact paired permutation test agrees "
+    "(p at most .05). “no difference”: the interval lies within the margin (1 point, 0.01 nats, 0.01 TV). “cannot "
+    f"tell”: anything else, and always with fewer than {FEWEST} instances, for which no interval is given either.",
+    "Equal values on all n instances show that few instances can differ, not that none does: “no difference” is said "
+    "from 29 instances on, where at most 10% of all instances can differ (95% bound).",
+    "The instance is the unit, so more seeds do not narrow an interval. With few instances bootstrap intervals are "
+    "too narrow. Nothing is corrected for the number of comparisons: read the tables as a whole.",
+    "(n=…) in a table of differences: fewer pairs than elsewhere in that table, because one of the two methods has "
+    "no value on the other instances.",
+    "In the examples, log kept mass is the log of the probability that survives the mask along a sequence (its "
+    "complement is the lost mass), and log-weight is the log of a sequence's weight before normalising, all its "
+    "particles together.",
+    "One text can have several tokenisations. A share counts all of them together; log p, log kept mass and "
+    "log-weight are those of the heaviest one, and where there are several their number is given.",
+    "A sequence that finishes retires from the population and leaves its place to others, so a run can end with more "
+    "strings than particles.",
+)
+"""How to read differences and examples."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +101,11 @@ class Report:
     sections: tuple[Section, ...]
     meanings: tuple[tuple[str, str], ...]
     commands: tuple[str, ...]
+    settings: tuple[str, ...]
+    """The model and the options of the tasks."""
     options: tuple[tuple[str, str], ...]
     environments: tuple[str, ...]
-    margin: float = MARGIN
-    fewest: int = FEWEST
+    notes: tuple[str, ...] = NOTES
 
 
 def build(records: Sequence[Record], runs: Sequence[Run] = (), *, baselines: Sequence[str]) -> Report:
@@ -99,7 +122,8 @@ def build(records: Sequence[Record], runs: Sequence[Run] = (), *, baselines: Seq
         warnings=tuple(_warnings(records, runs)),
         sections=sections,
         meanings=tuple((c.heading, c.meaning) for c in COLUMNS if c.heading in used),
-        commands=tuple(provenance.commands(runs)),
+        commands=tuple(commands(runs)),
+        settings=(*(f"model {m}" for m in models), *(f"task {t}" for t in provenance.task_settings(runs))),
         options=tuple((label(m), o) for m, options in provenance.method_options(runs).items() for o in options),
         environments=tuple(provenance.environment_lines(runs)),
     )
@@ -165,8 +189,8 @@ def _section(task: Task, baselines: Sequence[str], powers: Collection[str]) -> S
         verdict=verdicts.verdict(task, compared, baselines, rows),
         summary=_summary_table(rows, powers),
         footnotes=tuple(_footnotes(rows, powers)),
-        differences=tuple(_difference_table(b, [c for c in compared if c.baseline == b]) for b in baselines
-                          if any(c.baseline == b for c in compared)),
+        differences=tuple(_difference_table(b, [c for c in compared if c.baseline == b])
+                          for b in dict.fromkeys(c.baseline for c in compared)),
         absent_baselines=tuple(label(b) for b in baselines if b not in task.methods),
         pictures=tuple(pictures),
         no_pictures=tuple(missing),
@@ -180,11 +204,16 @@ def _summary_table(rows: Sequence[Row], powers: Collection[str]) -> Table:
     """One line a method; a column that no row has anything for is left out."""
     shown = [c for c in COLUMNS if any(r.values.get(c.name) is not None for r in rows)]
     # Columns of lost mass are only worth their room where something was lost; a footnote says so.
-    shown = [c for c in shown if c.name not in LOSSES or any(r.values.get(c.name) for r in rows)]
+    shown = [c for c in shown if c.name not in IF_ANY or any(_shows(c, r.values.get(c.name)) for r in rows)]
     return Table(
         ("Method", "Instances", *(c.heading for c in shown)),
         tuple((r.label, str(r.instances), *(_cell(r, c, r.method in powers) for c in shown)) for r in rows),
     )
+
+
+def _shows(column: Column, value: float | None) -> bool:
+    """Whether a number is not zero once it is rounded for the table."""
+    return value is not None and column.show(value) != column.show(0.0)
 
 
 def _cell(row: Row, column: Column, sharpened: bool) -> str:
@@ -216,7 +245,7 @@ def _footnotes(rows: Sequence[Row], powers: Collection[str]) -> list[str]:
     if any(0 < r.counts.get(c.name, 0) < r.instances for r in rows for c in COLUMNS if c.name != "log_evidence_sd"):
         notes.append(
             "(n=…) the average rests on that many instances only, those where the quantity exists: an "
-            "instance on which nothing finished has no accuracy and no log p, and is not counted as wrong."
+            "instance on which nothing finished has no accuracy and no log p (in Right it counts as wrong)."
         )
     lossless = [name for name in LOSSES if not any(r.values.get(name) for r in rows)]
     if lossless:
@@ -231,12 +260,12 @@ def _footnotes(rows: Sequence[Row], powers: Collection[str]) -> list[str]:
 
 def _difference_table(baseline: str, compared: Sequence[Comparison]) -> DifferenceTable:
     shown = [d for d in DIFFERENCES if any(d[0] in c.differences for c in compared)]
-    headings = ("Method", "Pairs", *(heading for _, heading, _ in shown))
+    headings = ("Method", *(heading for _, heading, _ in shown))
+    most = max((d.instances for c in compared for d in c.differences.values()), default=0)
     rows = tuple(
-        (label(c.method), str(max((d.instances for d in c.differences.values()), default=0)),
-         *(verdicts.cell(c.differences.get(name), kind) for name, _, kind in shown))
+        (label(c.method), *(verdicts.cell(c.differences.get(name), kind, most) for name, _, kind in shown))
         for c in compared
-    )  # fmt: skip
+    )
     return DifferenceTable(label(baseline), Table(headings, rows), tuple(verdicts.remarks(compared)))
 
 
@@ -259,10 +288,10 @@ def _pictures(task: Task, rows: Sequence[Row]) -> tuple[list[Picture], list[str]
 
 
 def _accuracy_picture(task: Task, rows: Sequence[Row], prefix: str) -> Picture | None:
-    quality = {m: by_instance(records, summary.score("accuracy")) for m, records in task.methods.items() if m != EXACT}
+    quality = {m: by_instance(records, summary.right) for m, records in task.methods.items() if m != EXACT}
     return _against_cost(
-        quality, rows, name=f"{prefix}-accuracy-cost", title=f"{task.name}: accuracy against cost",
-        axis="accuracy", percent=True, better="Higher",
+        quality, rows, name=f"{prefix}-accuracy-cost", title=f"{task.name}: right answers against cost",
+        axis="right answers", percent=True, better="Higher",
     )  # fmt: skip
 
 
@@ -303,7 +332,21 @@ def _troubles(task: Task) -> list[str]:
         if set(statuses) - {"complete", "early_stop"}:
             counts = ", ".join(f"{status} {n}" for status, n in sorted(statuses.items()))
             lines.append(f"{label(method)}: of {text.counted(len(records), 'run')}, {counts}.")
+        lines += _two_losses(method, records)
         for advice in sorted({r["advice"] for r in records if r["advice"]}):
             where = sorted({r["instance"] for r in records if r["advice"] == advice})
             lines.append(f"{label(method)} on {_some(where)}: {advice}")
     return lines
+
+
+def _two_losses(method: str, records: Sequence[Record]) -> list[str]:
+    """Both shares of runs that lost mass in two ways, since the advice of a run names one of them."""
+    share = {name: summary.share_of_mass(f"log_{name}_mass") for name in ("rejected", "censored")}
+    both = [(r, rejected, censored) for r in records
+            if (rejected := share["rejected"](r) or 0.0) > 0 and (censored := share["censored"](r) or 0.0) > 0]  # fmt: skip
+    if not both:
+        return []
+    gone = text.percent(float(np.mean([lost for _, lost, _ in both])))
+    unended = text.percent(float(np.mean([lost for _, _, lost in both])))
+    where = _some(sorted({r["instance"] for r, _, _ in both}))
+    return [f"{label(method)} on {where}: on average {gone} of the mass was rejected and {unended} censored."]

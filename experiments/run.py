@@ -30,6 +30,7 @@ from experiments.environment import environment
 from experiments.errors import ExperimentError
 from experiments.methods import Call, Method, build_method
 from experiments.models import load_model
+from experiments.refusals import explain
 from experiments.store import (
     DONE,
     RunStore,
@@ -40,7 +41,7 @@ from experiments.store import (
 )
 from experiments.tasks import Instance, Task, build_task
 from experiments.tracking import Tracker, open_tracker
-from smc.errors import SMCError
+from smc.errors import SMCError, at_least
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 COMMAND = "python -m experiments.run"
@@ -150,6 +151,8 @@ def _run_instances(
 
 def _check(config: Config) -> None:
     """What can be refused before anything is read or loaded."""
+    at_least("seed", config.seed, 0)
+    at_least("task.max_tokens", config.task.max_tokens, 1)
     if config.limit is not None and config.limit < 1:
         raise ExperimentError(f"limit={config.limit} leaves no instance: give 1 or more, or leave limit out for all.")
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", config.study):
@@ -166,31 +169,22 @@ def _environment(config: Config, command: str) -> dict[str, Any]:
     return environment(command=command, device=config.model.device, dtype=config.model.dtype, seed=config.seed)
 
 
-class Refused(ExperimentError):
-    """Carries an error that has been printed already through Hydra, which goes on with a sweep's other jobs."""
-
-
-@hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name="config")
-def app(raw: DictConfig) -> None:
-    """One job of Hydra's. A job that is refused does not keep a sweep from its other jobs."""
+def _job(raw: DictConfig) -> str | None:
+    """One job of a sweep, or the only one; what was wrong with it, if it was refused."""
     context = HydraConfig.get()
     try:
         if missing := sorted(OmegaConf.missing_keys(raw)):
             name = missing[0]
-            raise ExperimentError(f"{name} has no value: give it on the command line, {name}=<value>.")
+            return f"{name} has no value: give it on the command line, {name}=<value>."
         config = OmegaConf.to_object(raw)
         assert isinstance(config, Config)
         command = " ".join((COMMAND, *context.overrides.task))
         execute(config, command=command, sweep=context.mode == RunMode.MULTIRUN)
     except (ExperimentError, SMCError) as error:
-        raise _refuse(str(error)) from error
+        return str(error)
     except OSError as error:
-        raise _refuse(_about(error)) from error
-
-
-def _refuse(message: str) -> Refused:
-    print(f"Error: {message}", file=sys.stderr)
-    return Refused(message)
+        return _about(error)
+    return None
 
 
 def _about(error: OSError) -> str:
@@ -204,13 +198,21 @@ def _about(error: OSError) -> str:
 def main() -> None:
     """The command line: errors as one paragraph on stderr and a status that is not 0."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # lets exceptions reach the handlers below instead of Hydra's own printing
+    refused = []
+
+    # A refused job is noted here rather than raised: Hydra would end a sweep's other jobs and add words of its own.
+    @hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name="config")
+    def app(raw: DictConfig) -> None:
+        if (message := _job(raw)) is not None:
+            print(f"Error: {message}", file=sys.stderr)
+            refused.append(message)
+
     try:
         app()
-    except Refused:
-        sys.exit(2)
-    except (HydraException, OmegaConfBaseException) as error:
-        cause = f" {error.__cause__}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
-        print(f"Error: {error}{cause}", file=sys.stderr)
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        if not _by_hydra(error):
+            raise
+        print(f"Error: {explain(error, CONFIGS)}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
         print(f"Error: {_about(error)}", file=sys.stderr)
@@ -221,6 +223,13 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(130)
+    if refused:
+        sys.exit(2)
+
+
+def _by_hydra(error: Exception) -> bool:
+    """Whether the configuration was refused, and not something broken inside a job."""
+    return isinstance(error, (HydraException, OmegaConfBaseException)) or str(error).startswith("Config group override")
 
 
 if __name__ == "__main__":

@@ -79,9 +79,25 @@ def done_keys(folder: str | Path) -> set[Key]:
     return {record_key(record) for record in read_records(folder)} if Path(folder).is_dir() else set()
 
 
-def is_done(folder: str | Path) -> bool:
-    """Whether the run of this folder was completed (for the instances it was asked for then)."""
-    return (Path(folder) / DONE).exists()
+def read_mapping(path: Path) -> Record:
+    """A run's `config.yaml` or `environment.json`; empty if the file does not exist.
+
+    Raises:
+        ExperimentError: the file is there and does not hold settings.
+    """
+    if not path.exists():
+        return {}
+    parse = json.loads if path.suffix == ".json" else yaml.safe_load
+    try:
+        found = parse(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds {type(found).__name__} instead of names and values")
+    except (ValueError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise ExperimentError(
+            f"{path} cannot be read ({reason}). Restore it or remove it; the records do not need it."
+        ) from error
+    return found
 
 
 class RunStore:
@@ -141,15 +157,22 @@ def refuse_ambiguity(study: str | Path, name: str, config: Mapping[str, Any]) ->
     of particles would silently count as one in the report.
 
     Raises:
-        ExperimentError: naming what differs and the two ways out.
+        ExperimentError: naming what differs and the two ways out; or a configuration in the study is damaged.
     """
     study = Path(study)
     for path in sorted(study.glob(f"*/{CONFIG}")):
         records = path.parent / RECORDS
         if path.parent.name == name or not records.exists() or not records.stat().st_size:
             continue
-        other = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if _label(other) != _label(config):
+        other = read_mapping(path)
+        try:
+            same = _label(other) == _label(config)
+        except (KeyError, TypeError) as error:
+            raise ExperimentError(
+                f"{path} lacks the name of a task or method, or the seed: it was edited. Restore it, or remove it if "
+                "you know that the run is of other settings than this one."
+            ) from error
+        if not same:
             continue
         differences = "; ".join(
             f"{key} {old!r} there, {new!r} here" for key, (old, new) in _differences(other, config).items()
@@ -194,7 +217,7 @@ def _history(folder: Path, environment: Record) -> Record:
     path = folder / ENVIRONMENT
     if not path.exists():
         return environment
-    first: Record = json.loads(path.read_text(encoding="utf-8"))
+    first = read_mapping(path)
     resumed = first.pop("resumed_with", [])
     if environment not in (first, *resumed):
         resumed.append(environment)

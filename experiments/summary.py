@@ -18,14 +18,12 @@ from typing import Any
 import numpy as np
 
 from experiments import metrics
-from experiments.labels import in_order, label
+from experiments.columns import COLUMNS
+from experiments.labels import LOCAL_LAW, in_order, label
 from experiments.metrics import Distance, Distribution, Floor, Record
 from experiments.statistics import Difference, by_instance, paired_difference
 
 EXACT = "exact"
-LOCAL_LAW = "local_masking_exact_law"
-"""Not a method that was run: the exact law of local masking, computed from the exact record."""
-
 Value = Callable[[Record], float | None]
 
 
@@ -111,6 +109,27 @@ def score(name: str) -> Value:
     return lambda record: record["scores"].get(name)
 
 
+def finished(record: Record) -> bool:
+    """Whether anything came out of the run that carries weight."""
+    return any(s["weight"] for s in record["sequences"])
+
+
+def right(record: Record) -> float | None:
+    """The chance that one draw is right when a draw that does not end validly counts as wrong.
+
+    The recorded accuracy is conditional on ending validly; a method must not gain by failing where it would be wrong.
+    """
+    if not finished(record):
+        return 0.0
+    accuracy, validity = record["scores"].get("accuracy"), record["scores"].get("validity")
+    return None if accuracy is None or validity is None else float(accuracy * validity)
+
+
+def best_right(record: Record) -> float | None:
+    """Whether the best sequence is right; 0 where there is none."""
+    return score("best_accuracy")(record) if finished(record) else 0.0
+
+
 def cost(name: str) -> Value:
     """The value of a cost, by its name in the record."""
     return lambda record: record["cost"].get(name)
@@ -130,6 +149,12 @@ def share_of_mass(name: str) -> Value:
         return math.exp(lost - _log_total(record)) if lost > -math.inf else 0.0
 
     return share
+
+
+def unexplored_share(record: Record) -> float | None:
+    """The bound on what early stopping left behind, as a share of that and all other mass."""
+    left, total = metrics.log_value(record.get("log_unexplored_mass")), _log_total(record)
+    return math.exp(left - float(np.logaddexp(left, total))) if left > -math.inf else 0.0
 
 
 def _log_total(record: Record) -> float:
@@ -188,8 +213,9 @@ def summarise(task: Task) -> list[Row]:
 def _row(task: Task, method: str, records: Sequence[Record]) -> Row:
     columns: dict[str, Value] = {
         "validity": score("validity"),
+        "right": right,
         "accuracy": score("accuracy"),
-        "best_accuracy": score("best_accuracy"),
+        "best_accuracy": best_right,
         "log_prob": log_prob,
         "ess": lambda r: r["ess"],
         "forward_rows": cost("forward_rows"),
@@ -197,6 +223,7 @@ def _row(task: Task, method: str, records: Sequence[Record]) -> Row:
         "rejected": share_of_mass("log_rejected_mass"),
         "censored": share_of_mass("log_censored_mass"),
         "dead": dead_share,
+        "unexplored": unexplored_share,
     }
     if method != EXACT:  # the reference is at no distance from itself
         columns |= {name: _attribute(task.distance, name) for name in ("tv", "kl_to_exact", "kl_from_exact")}
@@ -249,23 +276,35 @@ def _log_evidence_sd(records: Iterable[Record]) -> dict[str, float]:
     }
 
 
+def _local_law_distances(task: Task) -> dict[str, dict[str, float]]:
+    """Distances of local masking's exact law to the exact posterior, by their name and by instance."""
+    found = {}
+    for instance, record in sorted(task.exact_records.items()):
+        if law := metrics.local_masking_law(record):
+            found[instance] = metrics.distance(law, task.exact[instance])
+    return {
+        name: {instance: float(getattr(d, name)) for instance, d in found.items()}
+        for name in ("tv", "kl_to_exact", "kl_from_exact")
+    }
+
+
 def _local_law_row(task: Task) -> Row | None:
     """The exact law of local masking on every instance with an exact record, as if it were a method."""
     if not task.exact:
         return None
-    known: dict[str, dict[str, float]] = defaultdict(dict)
+    known: dict[str, dict[str, float]] = defaultdict(dict, _local_law_distances(task))
     for instance, record in sorted(task.exact_records.items()):
         law = metrics.local_masking_law(record)
         if not law:
             continue
-        found = metrics.distance(law, task.exact[instance])
-        known["tv"][instance] = found.tv
-        known["kl_to_exact"][instance] = found.kl_to_exact
-        known["kl_from_exact"][instance] = found.kl_from_exact
         correct = {s["text"]: s["correct"] for s in record["sequences"] if s["correct"] is not None}
         accuracy = metrics.expectation(law, correct)
+        # Before renormalising, log_q sums to the chance that local masking ends validly.
+        valid = min(1.0, math.fsum(math.exp(metrics.log_value(s["log_q"])) for s in record["sequences"] if s["weight"]))
+        known["validity"][instance] = valid
         if accuracy is not None:
             known["accuracy"][instance] = accuracy
+            known["right"][instance] = valid * accuracy
         # log p of tokenisations differs, so this one is taken over sequences and not over merged strings.
         q = [(math.exp(metrics.log_value(s["log_q"])), metrics.log_value(s["log_prob"]))
              for s in record["sequences"] if s["weight"]]  # fmt: skip
@@ -273,7 +312,7 @@ def _local_law_row(task: Task) -> Row | None:
     return Row(
         task=task.name,
         method=LOCAL_LAW,
-        label="Local masking, exact law",
+        label=label(LOCAL_LAW),
         instances=len(task.exact),
         seeds=0,
         ess_kind="",
@@ -293,36 +332,46 @@ class Comparison:
 
 
 def comparisons(task: Task, baselines: Sequence[str]) -> list[Comparison]:
-    """Every method but the exact reference against every baseline that was run."""
+    """Every method but the exact reference against every baseline that was run.
+
+    Where the exact posterior is known, the exact law of local masking is one more baseline, of distances alone: local
+    masking as it would be without any sampling error.
+    """
     quantities: dict[str, Value] = {
-        "accuracy": score("accuracy"),
-        "best_accuracy": score("best_accuracy"),
+        "right": right,
+        "best_accuracy": best_right,
         "log_prob": log_prob,
         "tv": _attribute(task.distance, "tv"),
+        "kl_to_exact": _attribute(task.distance, "kl_to_exact"),
     }
     known: dict[str, dict[str, dict[str, float]]] = {
         method: {name: by_instance(records, value) for name, value in quantities.items()}
         for method, records in task.methods.items()
         if method != EXACT
     }
+    methods = list(known)
+    if task.exact:
+        known[LOCAL_LAW] = {name: {} for name in quantities} | _local_law_distances(task)
+        baselines = [*(b for b in baselines if b != LOCAL_LAW), LOCAL_LAW]
     return [
         Comparison(task.name, method, baseline, {
             name: paired_difference(known[method][name], known[baseline][name])
             for name in quantities if known[method][name] and known[baseline][name] and _worth(name, baseline)
         })
         for baseline in baselines if baseline in known
-        for method in known if method != baseline
+        for method in methods if method != baseline
     ]  # fmt: skip
 
 
 def _worth(quantity: str, baseline: str) -> bool:
     """A single greedy sequence is no estimate of a distribution: its distance is shown, but nothing is
     compared to it."""
-    return quantity != "tv" or baseline != "greedy_masking"
+    return quantity not in ("tv", "kl_to_exact") or baseline != "greedy_masking"
 
 
 def summary_csv(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """The rows as flat dicts for a CSV file: means, and the number of instances that each rests on."""
+    names = [column.name for column in COLUMNS]
     return [
         {
             "task": r.task,
@@ -331,14 +380,7 @@ def summary_csv(rows: Iterable[Row]) -> list[dict[str, Any]]:
             "seeds": r.seeds,
             "ess_kind": r.ess_kind,
         }
-        | {name: r.values.get(name) for name in CSV_COLUMNS}
-        | {f"{name}_instances": r.counts.get(name, 0) for name in CSV_COLUMNS}
+        | {name: r.values.get(name) for name in names}
+        | {f"{name}_instances": r.counts.get(name, 0) for name in names}
         for r in rows
     ]
-
-
-CSV_COLUMNS = (
-    "validity", "accuracy", "best_accuracy", "log_prob", "log_evidence", "log_evidence_sd", "ess", "tv",
-    "tv_floor", "kl_to_exact", "kl_floor", "kl_from_exact", "forward_rows", "seconds", "rejected", "censored",
-    "dead",
-)  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from experiments.examples import posterior_method
-from experiments.labels import label
-from experiments.statistics import Difference
-from experiments.summary import LOCAL_LAW, Comparison, Row, Task
+from experiments.labels import LOCAL_LAW, label
+from experiments.statistics import TOO_FEW, Difference
+from experiments.summary import Comparison, Row, Task
 from experiments.text import counted, listed, number, points, signed
 
 
@@ -21,14 +21,18 @@ def verdict(task: Task, comparisons: Sequence[Comparison], baselines: Sequence[s
         return "No method that estimates the posterior was run on this task."
     found = {c.baseline: c.differences for c in comparisons if c.method == method}
     clauses = [
-        _accuracy(found[b]["accuracy"], label(b)) if "accuracy" in found.get(b, {}) else _absent(b, b in task.methods)
+        _right(found[b]["right"], label(b)) if "right" in found.get(b, {}) else _absent(b, b in task.methods)
         for b in baselines
         if b != method
     ]
-    sentence = f"In expected accuracy, {label(method)} " + "; ".join(clauses) + "." if clauses else ""
-    near = [_distance(d["tv"], label(b)) for b, d in found.items() if "tv" in d]
-    sentences = [sentence, *(f"Its total variation distance to the exact posterior {n}." for n in near)]
-    return " ".join([*sentences, _scale(method, rows) if near else ""]).strip()
+    sentence = f"In the chance that one draw is right, {label(method)} " + "; ".join(clauses) + "." if clauses else ""
+    near = [
+        _distance(d["tv"], "local masking's exact law" if b == LOCAL_LAW else label(b))
+        for b, d in found.items()
+        if "tv" in d
+    ]
+    distances = f"Its total variation distance to the exact posterior {'; '.join(near)}. {_scale(method, rows)}"
+    return f"{sentence} {distances if near else ''}".strip()
 
 
 def _scale(method: str, rows: Sequence[Row]) -> str:
@@ -45,11 +49,11 @@ def _scale(method: str, rows: Sequence[Row]) -> str:
 
 
 def _absent(baseline: str, was_run: bool) -> str:
-    why = "has no accuracy to compare with" if was_run else "was not run"
+    why = "has nothing to compare with" if was_run else "was not run"
     return f"has no comparison with {_lower(label(baseline))}, which {why}"
 
 
-def _accuracy(d: Difference, baseline: str) -> str:
+def _right(d: Difference, baseline: str) -> str:
     size = f"{number(abs(100 * (d.mean or 0.0)), 1)} points"
     basis = _basis(d, points)
     against = _lower(baseline)
@@ -81,10 +85,11 @@ def _distance(d: Difference, baseline: str) -> str:
 def _basis(d: Difference, shown: Callable[[float | None], str]) -> str:
     """The interval, the number of instances, and any remark."""
     parts = [f"95% interval {shown(d.low)} to {shown(d.high)}"] if d.low is not None else []
-    parts.append(counted(d.instances, "instance"))
+    few = d.note == TOO_FEW
+    parts.append(f"{TOO_FEW}: {d.instances}" if few else counted(d.instances, "instance"))
     if d.unpaired:
         parts.append(f"{d.unpaired} more without a pair")
-    if d.note:
+    if d.note and not few:
         parts.append(d.note)
     return ", ".join(parts)
 
@@ -94,13 +99,16 @@ def _lower(text: str) -> str:
     return text if text[:2].isupper() else text[:1].lower() + text[1:]
 
 
-def cell(d: Difference | None, kind: str) -> str:
-    """A difference as a table cell: mean, interval and verdict."""
+def cell(d: Difference | None, kind: str, most: int) -> str:
+    """A difference as a table cell: mean, the number of pairs if it is less than `most`, interval and verdict."""
     if d is None or d.mean is None:
         return "—"
     show = {"points": points, "nats": lambda v: signed(v, 2), "distance": lambda v: signed(v, 3)}[kind]
+    mean = show(d.mean) + (f" (n={d.instances})" if d.instances < most else "")
+    if d.note == TOO_FEW:
+        return f"{mean} ({TOO_FEW})"
     interval = f" [{show(d.low)}, {show(d.high)}]" if d.low is not None else " [no interval]"
-    return f"{show(d.mean)}{interval} {d.verdict}"
+    return f"{mean}{interval} {d.verdict}"
 
 
 def remarks(comparisons: Sequence[Comparison]) -> list[str]:
@@ -108,7 +116,7 @@ def remarks(comparisons: Sequence[Comparison]) -> list[str]:
     found: dict[str, list[str]] = {}
     for c in comparisons:
         for d in c.differences.values():
-            if d.note and d.note != "equal on every instance":
+            if d.note:
                 where = f"{label(c.method)} against {_lower(label(c.baseline))}"
                 places = found.setdefault(d.note, [])
                 if where not in places:

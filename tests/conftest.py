@@ -1,18 +1,14 @@
-"""Shared by all tests: helper modules of each folder can be imported, and the embedded model loads once."""
+"""Shared by all tests: the embedded model loads once."""
 
 from __future__ import annotations
 
 import importlib.util
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 # one thread: tests are many small operations, which threads only slow down
 torch.set_num_threads(1)
-
-sys.path.insert(0, str(Path(__file__).parent / "exact"))
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from markdown_it import MarkdownIt
 from record_factory import exact_record, record, sequence
 
 from experiments import examples, figures, provenance, rendering, report, summary, text, verdicts
+from experiments.commands import commands
 from experiments.compare import main
 from experiments.statistics import Difference
 
@@ -169,11 +170,50 @@ def test_comparisons_pair_what_both_have() -> None:
     assert set(found) == {
         ("greedy_masking", "local_masking"), ("greedy_masking", "smc"),
         ("local_masking", "greedy_masking"), ("local_masking", "smc"),
+        *((summary.LOCAL_LAW, method) for method in ("greedy_masking", "local_masking", "smc")),
     }  # fmt: skip
-    assert set(found["greedy_masking", "smc"]) == {"accuracy", "best_accuracy", "log_prob"}
+    assert set(found["greedy_masking", "smc"]) == {"right", "best_accuracy", "log_prob"}
+    assert set(found[summary.LOCAL_LAW, "smc"]) == {"tv", "kl_to_exact"}
+    assert found[summary.LOCAL_LAW, "smc"]["tv"].mean == pytest.approx(-0.3)
+    assert found[summary.LOCAL_LAW, "local_masking"]["kl_to_exact"].mean == pytest.approx(
+        0.25 * math.log(0.5) + 0.25 * math.log(0.25 / 0.3) + 0.5 * math.log(2.5)
+        - (0.2 * math.log(0.4) + 0.5 * math.log(2.5))
+    )  # fmt: skip
     assert found["local_masking", "smc"]["tv"].mean == pytest.approx(-0.3)
     assert found["local_masking", "smc"]["tv"].verdict == "lower"
-    assert found["greedy_masking", "smc"]["best_accuracy"].verdict == "no difference"
+    assert found["greedy_masking", "smc"]["best_accuracy"].verdict == "cannot tell"
+    assert found["greedy_masking", "smc"]["best_accuracy"].note == "equal on all 8 instances"
+
+
+def test_right_counts_what_failed_as_wrong() -> None:
+    half = record([sequence("a", 1.0, correct=1.0)], scores={"validity": 0.25, "accuracy": 0.8, "best_accuracy": 1.0})
+    nothing = record([], scores={"validity": 0.0})
+    assert summary.right(half) == pytest.approx(0.2)
+    assert summary.best_right(half) == 1.0
+    assert summary.right(nothing) == summary.best_right(nothing) == 0.0
+    assert summary.right(record([sequence("a", 1.0)])) is None, "nothing scored: nothing known"
+
+
+def test_mass_left_unexplored_is_a_share() -> None:
+    left = record([sequence("a", 1.0, log_weight=math.log(0.3))], log_unexplored_mass=math.log(0.1))
+    (row,) = summary.summarise(summary.by_task([left])[0])
+    assert row.values["unexplored"] == pytest.approx(0.25)
+    for records, shown in (([left], True), ([left | {"log_unexplored_mass": -17.0}], False), ([record()], False)):
+        section = report.build(records, baselines=BASELINES).sections[0]
+        assert ("Left unexplored" in section.summary.headings) == shown
+
+
+def test_few_instances_show_no_interval_anywhere() -> None:
+    made = report.build(study(instances=5), baselines=BASELINES)
+    for section in made.sections:
+        assert "interval" not in section.verdict
+        assert "too few instances: 5" in section.verdict
+        cells = [cell for d in section.differences for row in d.table.rows for cell in row[1:]]
+        assert cells
+        assert all(cell == "—" or cell.endswith(" (too few instances)") for cell in cells)
+        captions = [p.caption for p in section.pictures if p.name.endswith("-cost")]
+        assert captions
+        assert all("No intervals are drawn" in caption for caption in captions)
 
 
 @pytest.mark.parametrize(
@@ -186,8 +226,10 @@ def test_comparisons_pair_what_both_have() -> None:
         (Difference(0.01, -0.03, 0.05, 36, 2, "cannot tell", ""),
          "cannot be told apart from greedy masking (+1.0 points, 95% interval −3.0 to +5.0, 36 instances, "
          "2 more without a pair)"),
-        (Difference(0.0, None, None, 3, 0, "no difference", "equal on every instance"),
-         "shows no difference from greedy masking (3 instances, equal on every instance)"),
+        (Difference(0.0, None, None, 30, 0, "no difference", "equal on all 30 instances"),
+         "shows no difference from greedy masking (30 instances, equal on all 30 instances)"),
+        (Difference(0.1, None, None, 3, 1, "cannot tell", "too few instances"),
+         "cannot be told apart from greedy masking (+10.0 points, too few instances: 3, 1 more without a pair)"),
         (Difference(None, None, None, 0, 3, "cannot tell", "no instance has both"),
          "cannot be told apart from greedy masking (0 instances, 3 more without a pair, no instance has "
          "both)"),
@@ -195,7 +237,7 @@ def test_comparisons_pair_what_both_have() -> None:
 )  # fmt: skip
 def test_verdicts_in_words(difference: Difference, words: str) -> None:
     task = summary.by_task(study())[0]
-    compared = [summary.Comparison("big", "smc", "greedy_masking", {"accuracy": difference})]
+    compared = [summary.Comparison("big", "smc", "greedy_masking", {"right": difference})]
     assert words in verdicts.verdict(task, compared, ["greedy_masking"])
 
 
@@ -227,7 +269,9 @@ def test_nulls_are_left_out_and_counted() -> None:
         "50.0", f"{100 * (6 * 0.5 + 0.3) / 7:.1f}"
     )
     assert any("that many instances only" in note for note in big.footnotes)
-    assert "1 more without a pair" in big.verdict
+    right = next(cell for name, cell in zip(big.summary.headings, smc, strict=True) if name == "Right")
+    assert right == f"{100 * (6 * 0.5 + 0.3) / 8:.1f}%", "what did not finish is wrong"
+    assert any(cell.startswith("0.00 (n=7) ") for row in big.differences[0].table.rows for cell in row)
     assert big.troubles == (
         "SMC (enumerate): of 16 runs, censored 2, complete 14.",
         "SMC (enumerate) on big_0: Raise max_tokens.",
@@ -320,7 +364,7 @@ def test_markdown_is_escaped_and_its_pictures_exist(hostile: Path) -> None:
     assert all((hostile / s).is_file() for s in page.sources)
     assert len(page.sources) == len(list((hostile / "figures").iterdir()))
     assert page.tags.count("h1") == 1
-    assert page.tags.count("table") == 2 + 2 * 2
+    assert page.tags.count("table") == 2 + 2 * 2 + 1
 
 
 @pytest.mark.parametrize(
@@ -461,7 +505,7 @@ def bad_config(folder: Path) -> None:
     ("spoil", "words"),
     [
         (bad_line, "not a record"), (bad_field, "usable weight"), (lacking, "usable scores"),
-        (two_models, "another-model, toy-model"), (bad_config, "config.yaml cannot be read"),
+        (two_models, "model.name toy-model and another-model"), (bad_config, "config.yaml cannot be read"),
     ],
 )  # fmt: skip
 def test_bad_files_give_one_paragraph_and_no_report(
@@ -500,19 +544,25 @@ def run(command: str | None = None, **config: Any) -> provenance.Run:
     return provenance.Run("r", config, {"command": command} if command else {}, True)
 
 
-def test_commands_are_joined_over_methods_and_seeds() -> None:
-    recorded = [
-        run(f"python -m experiments.run task=dates method={m} seed={s} limit=3 results=/somewhere")
-        for m in ("smc", "greedy_masking")
-        for s in (10, 2)
+def test_commands_make_exactly_the_runs_of_a_study() -> None:
+    def of(name: str, seed: int, algorithm: str = "smc", **options: Any) -> provenance.Run:
+        method = {"name": name, "algorithm": algorithm, "n_particles": 16, **options}
+        return run(
+            task={"name": "dates", "max_tokens": 16}, method=method, seed=seed, limit=3, study="a b", results="/x"
+        )
+
+    recorded = [of(m, s, m) for m in ("local_masking", "unconstrained") for s in (10, 2)]
+    recorded += [of("smc", 2), of("smc_8", 2, n_particles=8)]
+    start = "python -m experiments.run"
+    assert sorted(commands(recorded)) == sorted([
+        f"""{start} -m task=dates limit=3 'study='"'"'a b'"'"'' method=local_masking,unconstrained seed=2,10""",
+        f"""{start} task=dates limit=3 'study='"'"'a b'"'"'' method=smc seed=2""",
+        f"""{start} task=dates limit=3 'study='"'"'a b'"'"'' method=smc method.n_particles=8 method.name=smc_8 seed=2""",
+    ])  # fmt: skip
+    assert commands([run(task={"name": "dates"}, method={"name": "smc"}, seed=1)]) == [
+        f"{start} task=dates method=smc seed=1"
     ]
-    assert provenance.commands(recorded) == [
-        "python -m experiments.run -m task=dates limit=3 method=greedy_masking,smc seed=2,10"
-    ]
-    assert provenance.commands([run(task={"name": "dates"}, method={"name": "smc"}, seed=1)]) == [
-        "python -m experiments.run task=dates method=smc seed=1"
-    ]
-    assert provenance.commands([run()]) == []
+    assert commands([run()]) == []
 
 
 def test_a_run_continued_elsewhere_is_told() -> None:

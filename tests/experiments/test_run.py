@@ -17,12 +17,20 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from toy_study import METHODS, STRINGS, ToyTask, install, settings
 
-from experiments.config import Config, SMCConfig, TaskConfig, identity
+from experiments.config import (
+    Config,
+    ExactConfig,
+    MethodConfig,
+    ParticlesConfig,
+    SMCConfig,
+    TaskConfig,
+    identity,
+)
 from experiments.errors import ExperimentError
 from experiments.evaluate import normalised
 from experiments.methods import ALGORITHMS
 from experiments.run import CONFIGS, execute, main
-from experiments.store import RECORDS, is_done, read_records, run_id
+from experiments.store import DONE, RECORDS, read_records, run_id
 from experiments.tasks import TASKS, Instance
 from smc.errors import SMCError
 
@@ -109,7 +117,7 @@ def test_identity_ignores_what_does_not_affect_results(tmp_path: Path) -> None:
 def test_records_hold_what_was_promised(loads: list[Any], tmp_path: Path, method: str) -> None:
     folder = execute(settings(tmp_path, method))
     assert folder == tmp_path / "s" / folder.name
-    assert is_done(folder)
+    assert (folder / DONE).exists()
     records = read_records(folder)
     assert [record["instance"] for record in records] == ["toy_00", "toy_01", "toy_10", "toy_11"]
     for record in records:
@@ -198,12 +206,12 @@ def test_an_interrupted_run_ends_with_the_records_of_an_uninterrupted_one(
             execute(settings(tmp_path / "cut", method))
     cut = tmp_path / "cut" / "s" / run_id(identity(settings(tmp_path, method)))
     assert len(read_records(cut)) == 2
-    assert not is_done(cut)
+    assert not (cut / DONE).exists()
     with open(cut / RECORDS, "ab") as stream:
         stream.write(b'{"task": "toy", "inst')
     assert execute(settings(tmp_path / "cut", method)) == cut
     assert whole is not None
-    assert is_done(cut)
+    assert (cut / DONE).exists()
     assert without_time(read_records(cut)) == without_time(read_records(whole))
 
 
@@ -220,7 +228,7 @@ def test_finished_runs_are_skipped_and_larger_limits_continue(
     after = (folder / RECORDS).read_bytes()
     assert after.startswith(before)
     assert after.count(b"\n") == 4
-    assert is_done(folder)
+    assert (folder / DONE).exists()
     assert "4 instances complete (2 new)" in capsys.readouterr().out
 
 
@@ -310,13 +318,20 @@ def command_line(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["task=nope"], "nope"),
-        (["method=nope"], "nope"),
-        (["model=nope"], "nope"),
+        (["task=nope"], "There is no task 'nope': choose one of bfcl, dates."),
+        (["method=nope"], "There is no method 'nope': choose one of exact, greedy_masking, "),
+        (["model=nope"], "There is no model 'nope': choose one of hf, smollm2."),
+        (["tracking=nope"], "There is no tracking 'nope': choose one of disabled, offline, online."),
+        (["nope=1"], "There is no option 'nope': the options are task, method, "),
+        (["branching=enumerate"], "give method.branching=enumerate"),
+        (["foo"], "name=value"),
+        (["method=null"], "name of a choice"),
+        (["seed=-1"], "seed must be"),
+        (["task.max_tokens=0"], "task.max_tokens must be"),
         (["model=hf"], "model.id"),
-        (["seed=x"], "seed"),
-        (["method.n_particles=abc"], "n_particles"),
-        (["method.nope=1"], "nope"),
+        (["seed=x"], "seed must be a whole number"),
+        (["method.n_particles=abc"], "method.n_particles must be a whole number"),
+        (["method.nope=1"], "There is no option 'method.nope'"),
         (["limit=0"], "limit=0"),
         (["task=bfcl", "task.category=java"], "java"),
         (["task=bfcl", "method=exact"], "out of reach"),
@@ -340,6 +355,34 @@ def test_the_command_line_answers_bad_input_in_one_paragraph(
     assert message in err
     assert "Traceback" not in err
     assert len(err) < 1500
+    if "-m" not in arguments:
+        assert err.rstrip("\n").count("\n") == 0, "one paragraph"
+    assert "search path" not in err
+    assert "Error executing job" not in err
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        SMCConfig("smc", "smc", 0),
+        SMCConfig("smc", "smc", 4, branching="nope"),
+        SMCConfig("smc", "smc", 4, branching="sample", resampling="nope"),
+        SMCConfig("smc", "smc", 4, draws="nope"),
+        SMCConfig("smc", "smc", 4, finished="nope"),
+        SMCConfig("smc", "smc", 4, target_power=0.0),
+        SMCConfig("smc", "smc", 4, ess_threshold=2.0),
+        SMCConfig("smc", "smc", 4, stop_fraction=1.0),
+        ParticlesConfig("local_masking", "local_masking", 0),
+        ExactConfig("exact", "exact", 0),
+    ],
+)
+def test_bad_method_options_are_refused_before_anything_is_loaded_or_made(
+    loads: list[Any], tmp_path: Path, method: MethodConfig
+) -> None:
+    with pytest.raises(SMCError):
+        execute(settings(tmp_path, method))
+    assert not loads
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_sweep_runs_every_job_and_leaves_no_litter(

@@ -25,7 +25,6 @@ from experiments.store import (
     ENVIRONMENT,
     RECORDS,
     done_keys,
-    is_done,
     open_run,
     plain,
     read_records,
@@ -114,12 +113,12 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
 def test_done_marker(tmp_path: Path) -> None:
     with open_run(tmp_path, {}, {}) as store:
         store.append(record("1"))
-        assert not is_done(tmp_path)
+        assert not (tmp_path / DONE).exists()
         store.finish()
-    assert is_done(tmp_path)
+    assert (tmp_path / DONE).exists()
     assert (tmp_path / DONE).read_text() == "1 records\n"
     with open_run(tmp_path, {}, {}):
-        assert not is_done(tmp_path), "a run that goes on is not done"
+        assert not (tmp_path / DONE).exists(), "a run that goes on is not done"
 
 
 def test_settings_and_environment(tmp_path: Path) -> None:
