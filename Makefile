@@ -36,10 +36,10 @@ compare: $(STAMP)
 
 # The committed report: the same with more instances (about half an hour on 2 cores).
 reference: $(STAMP)
-	$(RUN) study=reference_run task=bfcl limit=24 $(ONCE)
-	$(RUN) study=reference_run task=bfcl limit=24 $(SEEDS)
-	$(RUN) study=reference_run task=dates limit=12 $(ONCE)
-	$(RUN) study=reference_run task=dates limit=12 $(SEEDS)
+	$(RUN) study=reference_run task=bfcl limit=16 $(ONCE)
+	$(RUN) study=reference_run task=bfcl limit=16 $(SEEDS)
+	$(RUN) study=reference_run task=dates limit=8 $(ONCE)
+	$(RUN) study=reference_run task=dates limit=8 $(SEEDS)
 	$(BIN)/python -m experiments.compare results/reference_run --out results/reference
 
 test: $(STAMP)
