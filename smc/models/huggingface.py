@@ -47,7 +47,9 @@ class HFModel:
         text_config = model.config.get_text_config(decoder=True)
         self.context_length: int | None = getattr(text_config, "max_position_embeddings", None)
         self.vocabulary = _vocabulary(tokenizer, text_config.vocab_size, _stop_ids(model, tokenizer))
-        self._cache_argument = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+        accepted = inspect.signature(model.forward).parameters
+        self._cache_argument = "cache" if "cache" in accepted else "past_key_values"
+        self._only_last = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
 
     @staticmethod
     def load(name: str, device: str = "cpu", dtype: str = "float32") -> HFModel:
@@ -154,7 +156,7 @@ class HFModel:
         out = self.model(
             input_ids=torch.as_tensor(tokens, device=self.model.device),
             use_cache=True,
-            logits_to_keep=1,
+            **self._only_last,
             **{self._cache_argument: cache.cache},
         )
         return torch.log_softmax(_widened(out.logits[:, -1]), dim=-1)

@@ -497,6 +497,16 @@ def two_models(folder: Path) -> None:
     save(folder, [record(task="other")], model="another-model")
 
 
+def two_limits(folder: Path) -> None:
+    config = yaml.safe_load((folder / "big-smc-0" / "config.yaml").read_text())
+    config["task"]["max_tokens"] = 48
+    (folder / "big-smc-0" / "config.yaml").write_text(yaml.safe_dump(config))
+
+
+def bad_environment(folder: Path) -> None:
+    (folder / "big-smc-0" / "environment.json").write_text('{"device": ')
+
+
 def bad_config(folder: Path) -> None:
     (folder / "big-smc-0" / "config.yaml").write_text("a: [")
 
@@ -506,6 +516,7 @@ def bad_config(folder: Path) -> None:
     [
         (bad_line, "not a record"), (bad_field, "usable weight"), (lacking, "usable scores"),
         (two_models, "model.name toy-model and another-model"), (bad_config, "config.yaml cannot be read"),
+        (two_limits, "task.max_tokens"), (bad_environment, "environment.json cannot be read"),
     ],
 )  # fmt: skip
 def test_bad_files_give_one_paragraph_and_no_report(
@@ -535,6 +546,24 @@ def test_unfinished_runs_are_told(tmp_path: Path) -> None:
     (tmp_path / "big-smc-0" / "DONE").unlink()
     assert main([str(tmp_path)]) == 0
     assert "1 run of 3 did not run to the end (big-smc-0)" in (tmp_path / "report.md").read_text()
+
+
+def test_a_run_without_records_is_not_told(tmp_path: Path) -> None:
+    save(tmp_path, study(2, 1, ["big"]))
+    (tmp_path / "refused").mkdir()
+    (tmp_path / "refused" / "records.jsonl").write_text("")
+    assert main([str(tmp_path)]) == 0
+    assert "did not run to the end" not in (tmp_path / "report.md").read_text()
+
+
+def test_the_whole_prompt_is_folded_away(tmp_path: Path) -> None:
+    messages = [{"role": "system", "content": "Be <brief>."}, {"role": "user", "content": "Say it."}]
+    save(tmp_path, [r | {"full_prompt": messages} for r in study(1, 1, ["big"])])
+    assert main([str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "<details>" in page
+    assert "system: Be &lt;brief&gt;." in page
+    assert "Be <brief>" not in (tmp_path / "report.md").read_text()
 
 
 # Where the records came from
