@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
 from smc.children import Children
 from smc.draws import Draws, invert
+from smc.errors import OptionError, one_of, within
 from smc.population import Population
 from smc.proposal import PLAIN, Proposal
-from smc.resampling import Candidates, effective_sample_size, log_sum_exp, optimal
+from smc.resampling import ANCESTOR_SCHEMES, Candidates, effective_sample_size, log_sum_exp, optimal
 
 
 @dataclass(frozen=True)
@@ -248,6 +249,40 @@ class Argmax:
 
     def resample(self, live: Weights, in_play: int, pool: Weights, draws: Draws) -> Resampled | None:
         return None
+
+
+def from_options(
+    name: Any,
+    n_particles: int,
+    resampling: str | None,
+    ess_threshold: float,
+    draws: str,
+    finished: str,
+    proposal: Proposal | None,
+) -> Branching:
+    """Build a branching from the values of `SMCSampler`'s options, refusing combinations that mean nothing."""
+    one_of("branching", name, ["enumerate", "sample"])
+    one_of("draws", draws, ["systematic", "independent"])
+    compete = one_of("finished", finished, ["retire", "compete"]) == "compete"
+    within("ess_threshold", ess_threshold, 0, 1)
+    one_of("resampling", resampling or "optimal", ["optimal", *ANCESTOR_SCHEMES])
+    if name == "enumerate":
+        if resampling not in (None, "optimal"):
+            raise OptionError(
+                f"resampling={resampling!r} belongs to branching='sample'; branching='enumerate' chooses by 'optimal' resampling."
+            )
+        if proposal is not None and not proposal.is_plain:
+            raise OptionError(
+                "proposal shapes what branching='sample' draws; branching='enumerate' draws nothing from the model."
+            )
+        return Enumerate(n_particles, compete)
+    if resampling == "optimal":
+        raise OptionError(
+            "resampling='optimal' of K particles to K is the identity, so it does nothing under branching='sample'. "
+            f"Choose one of {', '.join(ANCESTOR_SCHEMES)}, or branching='enumerate'."
+        )
+    scheme = ANCESTOR_SCHEMES[resampling or "systematic"]
+    return Sample(n_particles, scheme, ess_threshold, draws == "systematic", compete, proposal or PLAIN)
 
 
 def _grouped(row: np.ndarray, column: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:

@@ -17,12 +17,12 @@ import torch
 from smc.children import Children
 from smc.constraints.base import Constraint, ConstraintRows
 from smc.errors import SMCError, at_least, within
+from smc.inputs import checked_potentials, compiled, prompt_ids
 from smc.models.base import LanguageModel, ModelRows, Prompt
 from smc.population import EMPTY, Lineage
 from smc.potentials import Potential, ProductRows
 from smc.resampling import log_sum_exp
 from smc.result import Cost, FinishedSequence, merged_by_key
-from smc.sampler import checked_potentials, compiled, prompt_ids
 
 
 class BudgetError(SMCError):

@@ -6,20 +6,20 @@ import copy
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from smc.branching import Branching, Enumerate, Offspring, Sample, Weights
+from smc.branching import Branching, Enumerate, Offspring, Weights, from_options
 from smc.children import Children
-from smc.constraints.base import CompiledConstraint, Constraint, ConstraintRows
+from smc.constraints.base import Constraint, ConstraintRows
 from smc.draws import Draws, RandomDraws, generator
-from smc.errors import OptionError, PromptError, at_least, one_of, within
+from smc.errors import OptionError, at_least, one_of, within
+from smc.inputs import checked_potentials, compiled, prompt_ids
 from smc.models.base import LanguageModel, ModelRows, Prompt
 from smc.population import Lineage, Population
 from smc.potentials import Potential, ProductRows
-from smc.proposal import PLAIN, Proposal
-from smc.resampling import ANCESTOR_SCHEMES, effective_sample_size, log_sum_exp
+from smc.proposal import Proposal
+from smc.resampling import effective_sample_size, log_sum_exp
 from smc.result import (
     Cost,
     EssKind,
@@ -151,7 +151,7 @@ class SMCSampler:
             self.method, self.branching = type(branching).__name__.lower(), branching
         else:
             self.method = "smc" if branching == "enumerate" else "smc_sample"
-            self.branching = _branching(branching, n_particles, resampling, ess_threshold, draws, finished, proposal)
+            self.branching = from_options(branching, n_particles, resampling, ess_threshold, draws, finished, proposal)
         self._compiled = compiled(constraint, model)
 
     # ------------------------------------------------------------------ running
@@ -418,87 +418,6 @@ class SMCSampler:
             return state  # sequences may then weigh more than the prefix that they come from
         log_bound = log_sum_exp(population.log_mass - population.log_prefix) + sum(p.log_bound for p in self.potentials)
         return replace(state, log_unexplored=float(log_bound)) if log_bound < limit else state
-
-
-def compiled(constraint: Constraint, model: LanguageModel) -> CompiledConstraint:
-    """Compile a constraint for a model's vocabulary.
-
-    Raises:
-        ConstraintError, EmptyLanguageError: see :meth:`Constraint.compile`.
-        OptionError: not a constraint at all.
-    """
-    if isinstance(constraint, type) or not isinstance(constraint, Constraint):
-        raise OptionError(
-            f"The constraint is a {type(constraint).__name__}, which is not a constraint. Wrap it: JSONSchema(...) for a schema, "
-            "Regex(...) for a pattern, EBNF(...) or GBNF(...) for a grammar, Choice([...]) for a list."
-        )
-    return constraint.compile(model.vocabulary)
-
-
-def checked_potentials(potentials: Sequence[Potential]) -> tuple[Potential, ...]:
-    """Potentials as a tuple.
-
-    Raises:
-        OptionError: not a list of potentials.
-    """
-    if not isinstance(potentials, Sequence) or not all(
-        isinstance(p, Potential) and not isinstance(p, type) for p in potentials
-    ):
-        raise OptionError(
-            f"potentials must be a list of potentials, such as [TextPotential(score)], not {potentials!r}."
-        )
-    return tuple(potentials)
-
-
-def prompt_ids(model: LanguageModel, prompt: Prompt, max_tokens: int) -> tuple[int, ...]:
-    """Encode a prompt and see that it fits.
-
-    Raises:
-        PromptError: the prompt and `max_tokens` together exceed the model's context.
-    """
-    ids = model.encode(prompt)
-    limit = model.context_length
-    if limit is not None and len(ids) + max_tokens > limit:
-        room = limit - len(ids)
-        remedy = f"Set max_tokens to at most {room}, or shorten the prompt." if room > 0 else "Shorten the prompt."
-        raise PromptError(
-            f"The prompt has {len(ids)} tokens and max_tokens is {max_tokens}, together more than the model's context of {limit}. {remedy}"
-        )
-    return ids
-
-
-def _branching(
-    name: Any,
-    n_particles: int,
-    resampling: str | None,
-    ess_threshold: float,
-    draws: str,
-    finished: str,
-    proposal: Proposal | None,
-) -> Branching:
-    """Build a branching from option values, refusing combinations that mean nothing."""
-    one_of("branching", name, ["enumerate", "sample"])
-    one_of("draws", draws, ["systematic", "independent"])
-    compete = one_of("finished", finished, ["retire", "compete"]) == "compete"
-    within("ess_threshold", ess_threshold, 0, 1)
-    one_of("resampling", resampling or "optimal", ["optimal", *ANCESTOR_SCHEMES])
-    if name == "enumerate":
-        if resampling not in (None, "optimal"):
-            raise OptionError(
-                f"resampling={resampling!r} belongs to branching='sample'; branching='enumerate' chooses by 'optimal' resampling."
-            )
-        if proposal is not None and not proposal.is_plain:
-            raise OptionError(
-                "proposal shapes what branching='sample' draws; branching='enumerate' draws nothing from the model."
-            )
-        return Enumerate(n_particles, compete)
-    if resampling == "optimal":
-        raise OptionError(
-            "resampling='optimal' of K particles to K is the identity, so it does nothing under branching='sample'. "
-            f"Choose one of {', '.join(ANCESTOR_SCHEMES)}, or branching='enumerate'."
-        )
-    scheme = ANCESTOR_SCHEMES[resampling or "systematic"]
-    return Sample(n_particles, scheme, ess_threshold, draws == "systematic", compete, proposal or PLAIN)
 
 
 def _log_add(a: float, b: float) -> float:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from smc.baselines.local import independent_samples
 from smc.constraints import Everything
 from smc.constraints.base import Constraint
+from smc.inputs import compiled
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
 from smc.result import SMCResult
-from smc.sampler import compiled
 
 
 def unconstrained(
