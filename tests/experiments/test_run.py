@@ -458,7 +458,14 @@ def test_kill_and_resume_with_a_real_process(tmp_path: Path) -> None:
 
 @pytest.mark.model
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
-    process = subprocess.Popen(real(tmp_path), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    # shells start background jobs with SIGINT ignored, and a child would inherit that
+    process = subprocess.Popen(
+        real(tmp_path),
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not any(p.stat().st_size for p in tmp_path.rglob(RECORDS)):
         time.sleep(0.02)
