@@ -19,10 +19,10 @@ from smc.constraints.base import Constraint, ConstraintRows
 from smc.errors import SMCError, at_least, within
 from smc.inputs import checked_potentials, compiled, prompt_ids
 from smc.models.base import LanguageModel, ModelRows, Prompt
-from smc.population import EMPTY, Lineage
+from smc.population import EMPTY, Lineage, extended
 from smc.potentials import Potential, ProductRows
 from smc.resampling import log_sum_exp
-from smc.result import Cost, FinishedSequence, merged_by_key
+from smc.result import Cost, FinishedSequence, finish, merged_by_key
 
 
 class BudgetError(SMCError):
@@ -80,7 +80,7 @@ class _Pending:
     potential_rows: ProductRows
     parents: np.ndarray
     tokens: np.ndarray
-    lineages: list[Lineage]
+    lineages: tuple[Lineage, ...]
     length: int
     done: int = 0
 
@@ -94,7 +94,7 @@ class _Pending:
             model_rows, constraint_rows = model_rows.fork(needed), constraint_rows.fork(needed)
             potential_rows = potential_rows.fork(needed)
         return _Group(
-            tuple(self.lineages[part]),
+            self.lineages[part],
             model_rows.advance(at, tokens),
             constraint_rows.advance(at, tokens),
             potential_rows.advance(at, tokens),
@@ -158,17 +158,18 @@ def enumerate_posterior(
         # sequences that end here
         stops = np.flatnonzero(log_stop > -np.inf)
         for row, log_phi in zip(stops, group.potential_rows.log_complete(stops), strict=True):
-            lineage = group.lineages[row]
-            log_prob = lineage.log_prob + float(log_stop[row])
-            log_target = target_power * log_prob + float(log_phi)
-            data = model.vocabulary.spell(tokens := lineage.tokens())
-            if not language.accepts(data):
-                rejected.append(log_target)
-            elif log_target > -np.inf:
-                path = (*lineage.kept_path(), float(log_kept[row]))
-                finished.append(
-                    FinishedSequence(tokens, data, log_target, 1, log_prob, path, float(log_phi), log_target)
-                )
+            sequence = finish(
+                group.lineages[row],
+                model.vocabulary,
+                log_stop=float(log_stop[row]),
+                log_kept=float(log_kept[row]),
+                log_phi=float(log_phi),
+                target_power=target_power,
+            )
+            if not language.accepts(sequence.data):
+                rejected.append(sequence.log_target)
+            elif sequence.log_target > -np.inf:
+                finished.append(sequence)
 
         # prefixes that go on
         where = torch.nonzero(children.log_token > -torch.inf).cpu().numpy()
@@ -183,10 +184,7 @@ def enumerate_posterior(
             open_mass = np.array([lineage.log_prob for lineage in group.lineages])[parents] + log_p
             censored.append(log_sum_exp(target_power * open_mass))
         elif len(parents):
-            lineages = [
-                group.lineages[parent].extend(int(token), float(lp), float(log_kept[parent]))
-                for parent, token, lp in zip(parents, next_tokens, log_p, strict=True)
-            ]
+            lineages = extended(group.lineages, parents, next_tokens, log_p, log_kept)
             kinds = (group.model_rows, group.constraint_rows, group.potential_rows)
             stack.append(_Pending(*kinds, parents, next_tokens, lineages, group.length + 1))
 

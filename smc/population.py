@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -50,6 +51,21 @@ class Lineage:
         """log Z_t of each step."""
         totals = [0.0, *(node.log_kept for node in self._path())]
         return tuple(after - before for before, after in pairwise(totals))
+
+
+def extended(
+    lineages: Sequence[Lineage], parents: np.ndarray, tokens: np.ndarray, log_prob: np.ndarray, log_kept: np.ndarray
+) -> tuple[Lineage, ...]:
+    """The children of some prefixes.
+
+    Args:
+        lineages: [R] prefixes, with log Z_t of this step in log_kept [R].
+        parents, tokens, log_prob: [N] the prefix that each child extends, its token and that token's log p.
+    """
+    return tuple(
+        lineages[parent].extend(int(token), float(log_p), float(log_kept[parent]))
+        for parent, token, log_p in zip(parents, tokens, log_prob, strict=True)
+    )
 
 
 EMPTY = Lineage(None, -1, 0.0, 0.0)

@@ -12,8 +12,9 @@ import numpy as np
 
 from smc.draws import generator
 from smc.errors import at_least
+from smc.population import Lineage
 from smc.resampling import effective_sample_size, log_sum_exp
-from smc.vocabulary import to_text
+from smc.vocabulary import Vocabulary, to_text
 
 Key = TypeVar("Key", bound=Hashable)
 Status = Literal["complete", "early_stop", "max_tokens", "censored", "rejected", "dead"]
@@ -97,6 +98,28 @@ class FinishedSequence:
     def log_q(self) -> float:
         """log probability under local masking, log p - log prod Z_t."""
         return self.log_prob - self.log_kept_mass
+
+
+def finish(
+    lineage: Lineage, vocabulary: Vocabulary, *, log_stop: float, log_kept: float, log_phi: float, target_power: float
+) -> FinishedSequence:
+    """The sequence that a prefix becomes when it stops, one particle that weighs its exact target.
+
+    Args:
+        log_stop, log_kept: log p of the stop event and log Z_t of the stop step. log_phi: log phi(y).
+    """
+    tokens, log_prob = lineage.tokens(), lineage.log_prob + log_stop
+    log_target = target_power * log_prob + log_phi
+    return FinishedSequence(
+        tokens=tokens,
+        data=vocabulary.spell(tokens),
+        log_weight=log_target,
+        count=1,
+        log_prob=log_prob,
+        kept_path=(*lineage.kept_path(), log_kept),
+        log_potential=log_phi,
+        log_target=log_target,
+    )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError, at_least, one_of, within
 from smc.inputs import checked_potentials, compiled, prompt_ids
 from smc.models.base import LanguageModel, ModelRows, Prompt
-from smc.population import Lineage, Population
+from smc.population import Population, extended
 from smc.potentials import Potential, ProductRows
 from smc.proposal import Proposal
 from smc.resampling import effective_sample_size, log_sum_exp
@@ -29,6 +29,7 @@ from smc.result import (
     TraceRow,
     combine,
     ess_of,
+    finish,
     log_total,
     merge_sequences,
 )
@@ -187,12 +188,12 @@ class SMCSampler:
             prompt_ids(self.model, job.prompt, self.max_tokens)
         return [sampler.run(job.prompt, job.key) for sampler, job in zip(samplers, jobs, strict=True)]
 
-    def steps(self, prompt: Prompt, key: str = "", draws: Draws | None = None) -> Iterator[State]:
+    def steps(self, prompt: Prompt, key: str = "", replicate: int = 0, draws: Draws | None = None) -> Iterator[State]:
         """Iterate over states, the initial one first, so that a caller can watch or stop a run.
 
         ``sampler.result(state)`` gives the result so far; live mass counts as censored there.
         """
-        state = self.init(prompt, key, draws=draws)
+        state = self.init(prompt, key, replicate, draws)
         yield state
         while not self.done(state):
             state = self.step(state)
@@ -263,11 +264,7 @@ class SMCSampler:
 
         # 5. move every kind of rows to the survivors
         parents, tokens = offspring.parents[keep], offspring.tokens[keep]
-        log_p = children.gather(parents, tokens)
-        lineages = tuple(
-            population.lineages[parent].extend(int(token), float(lp), float(log_kept[parent]))
-            for parent, token, lp in zip(parents, tokens, log_p, strict=True)
-        )
+        lineages = extended(population.lineages, parents, tokens, children.gather(parents, tokens), log_kept)
         state = replace(
             state,
             step=state.step + 1,
@@ -343,9 +340,8 @@ class SMCSampler:
         )
 
     def _run_once(self, prompt: Prompt, key: str, replicate: int) -> SMCResult:
-        state = self.init(prompt, key, replicate)
-        while not self.done(state):
-            state = self.step(state)
+        for state in self.steps(prompt, key, replicate):  # noqa: B007  (the last one counts)
+            pass
         return self.result(state)
 
     def _for_job(self, job: Job) -> SMCSampler:
@@ -373,30 +369,23 @@ class SMCSampler:
         log_stop = children.log_stop
         ended, rejected = [], [-np.inf]
         for i, row in enumerate(rows):
-            lineage: Lineage = state.population.lineages[row]
-            tokens = lineage.tokens()
-            data = self.model.vocabulary.spell(tokens)
             log_weight = float(weights.log_weight[i])
             if self.branching.proper:
                 log_weight += float(log_phi[i] - state.population.log_prefix[row])
-            log_mass = log_weight + float(np.log(weights.count[i]))
-            valid = self._compiled.accepts(data)
+            sequence = finish(
+                state.population.lineages[row],
+                self.model.vocabulary,
+                log_stop=float(log_stop[row]),
+                log_kept=float(log_kept[row]),
+                log_phi=float(log_phi[i]),
+                target_power=self.target_power,
+            )
+            sequence = replace(sequence, log_weight=log_weight, count=int(weights.count[i]))
+            valid = self._compiled.accepts(sequence.data)
             if not valid or (log_phi[i] == -np.inf and not self.branching.proper):
-                rejected.append(log_mass)
+                rejected.append(sequence.log_mass)
             elif log_weight > -np.inf:
-                log_prob = lineage.log_prob + float(log_stop[row])
-                ended.append(
-                    FinishedSequence(
-                        tokens=tokens,
-                        data=data,
-                        log_weight=log_weight,
-                        count=int(weights.count[i]),
-                        log_prob=log_prob,
-                        kept_path=(*lineage.kept_path(), float(log_kept[row])),
-                        log_potential=float(log_phi[i]),
-                        log_target=self.target_power * log_prob + float(log_phi[i]),
-                    )
-                )
+                ended.append(sequence)
         return tuple(ended), log_sum_exp(np.array(rejected)), len(ended) < len(rows)
 
     def _maybe_stop(self, state: State) -> State:

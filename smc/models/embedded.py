@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,13 +56,13 @@ def converted(name: str) -> Path:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{name}-") as draft:
-            _convert(gguf, Path(draft))
+            whole = Path(draft) / "whole"
+            _convert(gguf, whole)
             try:
-                os.replace(shutil.copytree(draft, f"{draft}-done"), folder)  # whole or not at all
+                os.replace(whole, folder)  # whole or not at all
             except OSError:
                 if not (folder / "config.json").exists():  # unless another process was faster
                     raise
-                shutil.rmtree(f"{draft}-done", ignore_errors=True)
     except OSError as error:
         raise ModelError(
             f"The converted weights of {name!r} could not be written to {folder.parent}: {error.strerror or error}. Free some space, or set "
