@@ -4,9 +4,10 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := .venv/.installed
 
-.PHONY: help setup compare reference test lint bench clean
+.PHONY: help setup compare reference methods test lint bench clean
 help:
 	@echo "make compare  run the comparison on the embedded model and write its report"
+	@echo "make methods  compare every method with the exact posterior"
 	@echo "make test     run all tests"
 	@echo "make lint     ruff and mypy"
 	@echo "make bench    timings (experiments/bench)"
@@ -40,6 +41,10 @@ compare: $(STAMP)
 reference:
 	$(MAKE) compare LIMIT=16
 	$(BIN)/python -m experiments.compare results/compare --out results/reference
+
+# Every method against the exact posterior, under results/reference.
+methods: $(STAMP)
+	$(BIN)/python -m experiments.bench.methods
 
 test: $(STAMP)
 	$(BIN)/python -m pytest

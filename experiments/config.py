@@ -71,6 +71,54 @@ class SMCConfig(ParticlesConfig):
 
 
 @dataclass
+class RejectionConfig(ParticlesConfig):
+    """Rejection sampling and its adaptive forms."""
+
+    batch_size: int = 16  # draws in a round
+    max_draws: int = 1000  # give up on more (the record then says "incomplete")
+
+
+@dataclass
+class AsapConfig(ParticlesConfig):
+    """Adaptive sampling with approximate expected futures."""
+
+    batch_size: int = 1  # draws between two updates
+
+
+@dataclass
+class MCMCConfig(ParticlesConfig):
+    """Metropolis-Hastings with masked suffixes; n_particles chains."""
+
+    n_steps: int = 10
+    proposal: str = "restart"  # restart | uniform | priority
+
+
+@dataclass
+class SteeringConfig(ParticlesConfig):
+    """SMC steering."""
+
+    beam_factor: int = 3
+    finished: str = "compete"  # compete | retire
+
+
+@dataclass
+class AWRSConfig(ParticlesConfig):
+    """Adaptive weighted rejection sampling."""
+
+    n_accepted: int = 2
+    ess_threshold: float = 0.5
+
+
+@dataclass
+class IterationsConfig(ParticlesConfig):
+    """Particle MCMC: runs of n_particles each."""
+
+    n_iterations: int = 10
+    burn_in: int = 0
+    branching: str = "enumerate"  # enumerate | sample
+
+
+@dataclass
 class ExactConfig(MethodConfig):
     """Enumeration of the whole language, for tasks small enough."""
 
@@ -109,6 +157,12 @@ SCHEMAS: dict[str, type] = {
     "method": MethodConfig,
     "particles": ParticlesConfig,
     "smc": SMCConfig,
+    "rejection": RejectionConfig,
+    "asap": AsapConfig,
+    "mcmc": MCMCConfig,
+    "steering": SteeringConfig,
+    "awrs": AWRSConfig,
+    "iterations": IterationsConfig,
     "exact": ExactConfig,
     "tracking": TrackingConfig,
 }

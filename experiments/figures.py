@@ -23,7 +23,7 @@ from experiments.metrics import Floats, LostMass, effective_share
 from experiments.statistics import FEWEST, mean_interval
 
 SIZE = (5.4, 3.9)
-_STYLE = {
+STYLE = {
     "font.family": "DejaVu Sans", "font.size": 10.5, "axes.titlesize": 11.5, "axes.titleweight": "bold",
     "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "axes.axisbelow": True, "grid.color": "#e3e3e3", "grid.linewidth": 0.8, "axes.edgecolor": "#555555",
@@ -46,7 +46,7 @@ class Picture:
 
 def lost_mass(name: str, title: str, lost: LostMass) -> Picture:
     """Mean lost mass 1 - Z_t by token position, darker where more samples reach it."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = _panel(title)
         norm = Normalize(0, 1)
         positions = np.arange(1, len(lost.mean) + 1)
@@ -58,7 +58,7 @@ def lost_mass(name: str, title: str, lost: LostMass) -> Picture:
         scale = figure.colorbar(mpl.cm.ScalarMappable(norm, _BLUES), ax=axes, pad=0.03, aspect=28)
         scale.set_label("share of samples that get here", fontsize=9.5)
         scale.outline.set_visible(False)
-        svg = _svg(figure)
+        svg = as_svg(figure)
     worst = int(lost.mean.argmax())
     alt = (
         f"Bars of mean lost mass by token position, {len(lost.mean)} positions. The largest is "
@@ -82,7 +82,7 @@ def weights(name: str, title: str, relative: Sequence[Floats], *, deepest: float
     shown = np.maximum(pooled, -deepest)
     edges = np.linspace(-deepest, 0.0, 21)
     effective = float(np.mean([effective_share(r) for r in relative]))
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = _panel(title)
         axes.hist(shown, bins=list(edges), weights=np.full(len(shown), 1 / len(shown)),
                   color=look("local_masking").colour, edgecolor="white", linewidth=0.6)  # fmt: skip
@@ -92,7 +92,7 @@ def weights(name: str, title: str, relative: Sequence[Floats], *, deepest: float
         axes.set_ylim(top=1.3 * axes.get_ylim()[1])  # room for the note above the bars
         note = f"effective sample size:\n{effective:.0%} of the samples"
         axes.text(0.03, 0.96, note, transform=axes.transAxes, va="top", fontsize=9.5, color="#333333")
-        svg = _svg(figure)
+        svg = as_svg(figure)
     far = float(np.mean(pooled < -np.log(100)))
     alt = (
         "Histogram of log importance weights of local-masking samples relative to the heaviest sample of "
@@ -128,7 +128,7 @@ def quality_against_cost(
     scale = 100.0 if percent else 1.0
     place = _set_apart({method: cost[method] for method in quality})
     words = []
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = _panel(title)
         for method, values in quality.items():
             mean, interval = float(np.mean(values)), mean_interval(values)
@@ -148,7 +148,7 @@ def quality_against_cost(
         axes.set(xlabel="forward rows an instance (log scale)", ylabel=axis + (" (%)" if percent else ""))
         axes.margins(y=0.12)
         figure.legend(loc="outside lower center", ncols=2, handletextpad=0.5, columnspacing=1.2)
-        svg = _svg(figure)
+        svg = as_svg(figure)
     alt = f"{axis} against forward rows: " + "; ".join(words) + "."
     apart = " Points of equal cost are set slightly apart." if place != {m: cost[m] for m in quality} else ""
     caption = f"{_bars(quality.values())} {better} is better, further left cheaper.{apart}"
@@ -196,7 +196,8 @@ def _panel(title: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _svg(figure: Figure) -> str:
+def as_svg(figure: Figure) -> str:
+    """A figure as SVG text; the same figure gives the same bytes."""
     buffer = io.StringIO()
     # No date and no creator: the same records give the same bytes.
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

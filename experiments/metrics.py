@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smc.distances import Distance, Floor, distance, kl_divergence, total_variation  # noqa: F401  (also used from here)
+from smc.distances import simulated_floor as sampling_floor  # noqa: F401
+
 Record = Mapping[str, Any]
 Distribution = Mapping[str, float]
 Floats = NDArray[np.float64]
@@ -52,59 +55,6 @@ def _merged(pairs: Iterable[tuple[str, float]]) -> Distribution:
         mass[text] += weight
     total = math.fsum(mass.values())
     return {text: weight / total for text, weight in mass.items() if weight > 0} if total > 0 else {}
-
-
-def total_variation(p: Distribution, q: Distribution) -> float:
-    """Half the summed absolute difference: 0 for equal distributions, 1 for disjoint ones."""
-    return 0.5 * math.fsum(abs(p.get(text, 0.0) - q.get(text, 0.0)) for text in p.keys() | q.keys())
-
-
-def kl_divergence(p: Distribution, q: Distribution) -> float:
-    """KL(p || q) in nats, plug-in; infinite where p has a string that q lacks. Never below zero."""
-    if any(mass > 0 and q.get(text, 0.0) <= 0 for text, mass in p.items()):
-        return math.inf
-    return max(0.0, math.fsum(mass * math.log(mass / q[text]) for text, mass in p.items() if mass > 0))
-
-
-@dataclass(frozen=True)
-class Distance:
-    """How far an estimate lies from the exact posterior. KL in nats."""
-
-    tv: float
-    kl_to_exact: float
-    """KL(estimate || exact): finite when every string of the estimate is possible."""
-    kl_from_exact: float
-    """KL(exact || estimate): infinite as soon as the estimate misses a possible string."""
-
-
-def distance(estimate: Distribution, exact: Distribution) -> Distance:
-    """All three distances of a non-empty estimate."""
-    return Distance(total_variation(estimate, exact), kl_divergence(estimate, exact), kl_divergence(exact, estimate))
-
-
-@dataclass(frozen=True)
-class Floor:
-    """Mean distances that independent draws from the exact posterior itself would score. KL in nats."""
-
-    tv: float
-    kl_to_exact: float
-
-
-def sampling_floor(exact: Distribution, draws: int, *, repeats: int = 400, seed: int = 0) -> Floor:
-    """What `draws` independent draws from `exact` score on average, by a seeded simulation.
-
-    No sampler with that many equally weighted draws does better on average than this, however right it is; a
-    method that enumerates may, because its weights are exact masses.
-    """
-    p = np.array(sorted(exact.values(), reverse=True), dtype=np.float64)
-    p /= p.sum()
-    counts = np.random.default_rng(seed).multinomial(draws, p, size=repeats)  # [repeats, strings]
-    share = counts / draws
-    tv = 0.5 * np.abs(share - p).sum(axis=1)
-    # x log x is 0 at 0: put 1 inside the logarithm where nothing was drawn.
-    ratio = np.where(counts > 0, share / p, 1.0)
-    kl = (share * np.log(ratio)).sum(axis=1)
-    return Floor(float(tv.mean()), float(kl.mean()))
 
 
 def expectation(law: Distribution, value: Mapping[str, float]) -> float | None:

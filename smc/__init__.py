@@ -1,9 +1,11 @@
 """Sequential Monte Carlo steering of language models: the exact posterior under a constraint, not a masked imitation."""
 
-from smc import baselines
+from smc import baselines, diagnostics
+from smc.boundaries import AtBoundaries
 from smc.constraints import (
     EBNF,
     GBNF,
+    Checked,
     Choice,
     Everything,
     FiniteLanguage,
@@ -14,7 +16,9 @@ from smc.constraints import (
     StructuralTag,
 )
 from smc.errors import SMCError
-from smc.models import HFModel, TableModel
+from smc.learned_twist import LearnedTwist
+from smc.lookahead import LookaheadTwist
+from smc.models import HFModel, MemoModel, TableModel
 from smc.potentials import TextPotential
 from smc.proposal import Proposal
 from smc.result import SMCResult
@@ -23,6 +27,8 @@ from smc.sampler import Job, SMCSampler
 __all__ = [
     "EBNF",
     "GBNF",
+    "AtBoundaries",
+    "Checked",
     "Choice",
     "Everything",
     "FiniteLanguage",
@@ -31,6 +37,9 @@ __all__ = [
     "JSONSchema",
     "Job",
     "Lark",
+    "LearnedTwist",
+    "LookaheadTwist",
+    "MemoModel",
     "Proposal",
     "Regex",
     "SMCError",
@@ -40,4 +49,5 @@ __all__ = [
     "TableModel",
     "TextPotential",
     "baselines",
+    "diagnostics",
 ]

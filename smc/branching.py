@@ -8,7 +8,7 @@ weights) and knows nothing of models, caches or grammars.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -19,32 +19,74 @@ from smc.draws import Draws, invert
 from smc.errors import OptionError, one_of, within
 from smc.population import Population
 from smc.proposal import PLAIN, Proposal
-from smc.resampling import ANCESTOR_SCHEMES, Candidates, effective_sample_size, log_sum_exp, optimal
+from smc.resampling import (
+    ANCESTOR_SCHEMES,
+    Candidates,
+    Kept,
+    by_particle,
+    effective_sample_size,
+    killing,
+    log_sum_exp,
+    multinomial,
+    optimal,
+)
+from smc.twists import Lookahead
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of N items: item i stands for count[i] particles of log weight log_weight[i]."""
+    """Weights of N items: item i stands for count[i] particles of log weight log_weight[i].
+
+    Attributes:
+        log_twist: [N] log psi of each item, or None for zeros: weight times psi is the priority, which decides what
+            survives. The weight alone is what an item weighs.
+        eves: [N, K] how many of an item's particles descend from each of the K particles of the start, so that rows
+            sum to `count`; None where that is not tracked.
+    """
 
     log_weight: np.ndarray
     count: np.ndarray
+    log_twist: np.ndarray | None = None
+    eves: np.ndarray | None = None
 
     @property
     def log_mass(self) -> np.ndarray:
         """[N] log of the summed weight of each item's particles."""
         return self.log_weight + np.log(self.count)
 
+    @property
+    def log_priority(self) -> np.ndarray:
+        """[N] log of weight times psi of one particle."""
+        return self.log_weight if self.log_twist is None else self.log_weight + self.log_twist
+
     def __len__(self) -> int:
         return len(self.log_weight)
 
+    def gain(self, log_factor: np.ndarray) -> Weights:
+        """The same items with their weights multiplied."""
+        return replace(self, log_weight=self.log_weight + log_factor)
+
     def take(self, index: np.ndarray) -> Weights:
         """The given items, in the given order."""
-        return Weights(self.log_weight[index], self.count[index])
+        return Weights(
+            self.log_weight[index],
+            self.count[index],
+            None if self.log_twist is None else self.log_twist[index],
+            None if self.eves is None else self.eves[index],
+        )
 
     @staticmethod
     def join(*parts: Weights) -> Weights:
-        """One after the other."""
-        return Weights(np.concatenate([p.log_weight for p in parts]), np.concatenate([p.count for p in parts]))
+        """One after the other. Items without psi have psi = 1."""
+        parts = tuple(part for part in parts if len(part)) or parts[:1]
+        untwisted = all(part.log_twist is None for part in parts)
+        eves = [part.eves for part in parts if part.eves is not None]
+        return Weights(
+            np.concatenate([p.log_weight for p in parts]),
+            np.concatenate([p.count for p in parts]),
+            None if untwisted else np.concatenate([p.log_priority - p.log_weight for p in parts]),
+            np.concatenate(eves) if len(eves) == len(parts) else None,
+        )
 
     @staticmethod
     def singles(log_weight: np.ndarray) -> Weights:
@@ -63,6 +105,9 @@ class Offspring:
         stopped: [M] weights of those.
         pool: the weights of what had finished before, by position; None where it is left as it was.
         dead: particles that had no child at all.
+        log_kept: [R] an estimate of log Z_t of each row, where the mask was never seen (:class:`Children` that can
+            only be asked); otherwise None.
+        checks: questions asked of the constraint.
     """
 
     parents: np.ndarray
@@ -72,6 +117,8 @@ class Offspring:
     stopped: Weights
     pool: Weights | None = None
     dead: int = 0
+    log_kept: np.ndarray | None = None
+    checks: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,6 +138,8 @@ class Branching(Protocol):
         proper: whether the weights are importance weights for the target; if not they are mere shares of particles,
             and potentials judge nothing but finished sequences.
         compete: whether finished sequences stay in the resampling.
+        asks: whether it wants children of the unmasked model and asks the constraint for one token at a time.
+        scheme_name: how it branches and resamples, in words.
     """
 
     @property
@@ -99,8 +148,21 @@ class Branching(Protocol):
     @property
     def compete(self) -> bool: ...
 
-    def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
-        """Choose the next population among `children` of `population`; `pool` holds what competes of the finished."""
+    @property
+    def asks(self) -> bool: ...
+
+    @property
+    def scheme_name(self) -> str: ...
+
+    def branch(
+        self, children: Children, twist: Lookahead | None, population: Population, pool: Weights, draws: Draws
+    ) -> Offspring:
+        """Choose the next population among `children` of `population`.
+
+        Args:
+            twist: the guess at the children's futures; None for no guess.
+            pool: what competes of the finished sequences.
+        """
         ...
 
     def resample(self, live: Weights, in_play: int, pool: Weights, draws: Draws) -> Resampled | None:
@@ -131,36 +193,54 @@ class Sample:
     compete: bool
     proposal: Proposal = PLAIN
     proper: bool = True
+    asks: ClassVar[bool] = False
 
-    def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
-        log_norm = children.log_kept
-        alive = np.flatnonzero(log_norm > -np.inf)
-        here = torch.as_tensor(alive, device=children.log_token.device)
-        law = (
-            children.relative[here]
-            if self.proposal.is_plain
-            else self.proposal.shape(children.log_relative()[here]).exp()
-        )
+    @property
+    def scheme_name(self) -> str:
+        drawn = "joint" if self.joint else "independent"
+        return f"sample, {self.scheme.__name__}, {drawn} draws, {_end_name(self.compete)}"
 
-        row, column = self._draw(law, population.count[alive], draws)
-        (row, column), count = _grouped(row, column)
+    @property
+    def tracks_eves(self) -> bool:
+        """Whether descent is followed: where the single-run variance of the evidence is valid, and nowhere else."""
+        return self.scheme is multinomial and not self.joint
+
+    def branch(
+        self, children: Children, twist: Lookahead | None, population: Population, pool: Weights, draws: Draws
+    ) -> Offspring:
+        untwisted = twist is None and self.proposal.is_plain
+        if untwisted:
+            alive = np.flatnonzero(children.log_kept > -np.inf)
+            law = children.relative[torch.as_tensor(alive, device=children.log_token.device)]
+        else:
+            log_law = children.log_relative() if twist is None else children.log_relative() + twist.log_table(children)
+            alive = np.flatnonzero((log_law > -torch.inf).any(dim=1).cpu().numpy())
+            law = self.proposal.shape(log_law[torch.as_tensor(alive, device=log_law.device)]).exp()
+
+        of_row, drawn = self._draw(law, population.count[alive], draws)
+        (row, column), which = _grouped(of_row, drawn)
         parents = alive[row]
         if not self.proper:
             gain = np.zeros(len(row))
-        elif self.proposal.is_plain:  # the target over its normaliser: the weight is the normaliser, free of rounding
-            gain = log_norm[parents]
+        elif untwisted:  # the target over its normaliser: the weight is the normaliser, free of rounding
+            gain = children.log_kept[parents]
         else:
             total = law.sum(dim=1, dtype=torch.float64).cpu().numpy()[row]
             log_target = _at(children.log_relative(), parents, column) + children.shift[parents]
             gain = log_target - np.log(_at(law, row, column) / total)
-        weights = Weights(population.log_weight[parents] + gain, count)
+        weights = Weights(
+            population.log_weight[parents] + gain,
+            np.bincount(which, minlength=len(row)),
+            None if twist is None else _at(twist.log_table(children), parents, column),
+            None if population.eves is None else _descent(population.eves[alive], which, len(row)),
+        )
         stop_column = law.shape[1] - 1
         live, stop = np.flatnonzero(column != stop_column), np.flatnonzero(column == stop_column)
         dead = int(population.count.sum() - population.count[alive].sum())
         return Offspring(parents[live], column[live], weights.take(live), parents[stop], weights.take(stop), dead=dead)
 
     def _draw(self, law: torch.Tensor, count: np.ndarray, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
-        """One child for each particle: (row, column), both [sum of count]."""
+        """One child for each particle, row by row: (row, column), both [sum of count]."""
         rows = np.repeat(np.arange(len(count)), count)
         if not self.joint:
             return rows, draws.categorical(law, rows)
@@ -177,17 +257,31 @@ class Sample:
     def resample(self, live: Weights, in_play: int, pool: Weights, draws: Draws) -> Resampled | None:
         everyone = Weights.join(live, pool) if self.compete else live
         n_now = self.n_particles if self.compete else in_play
-        total = log_sum_exp(everyone.log_mass)
         if not len(live) or log_sum_exp(live.log_mass) == -np.inf:
             return None  # nothing is resampled once nothing is live
-        if effective_sample_size(everyone.log_weight, everyone.count) >= self.ess_threshold * n_now:
+        priority = everyone.log_priority
+        if effective_sample_size(priority, everyone.count) >= self.ess_threshold * n_now:
             return None
-        expected = np.exp(everyone.log_mass - total) * self.n_particles
-        count = self.scheme(expected, draws)
-        equal = Weights(np.full(len(everyone), total - np.log(self.n_particles)), count)
+        # priorities decide how often an item lives on, and the weight is divided by how often it is expected to
+        log_share = priority + np.log(everyone.count)
+        total = log_sum_exp(log_share)
+        expected = np.exp(log_share - total) * self.n_particles
+        count, eves = self._offspring(expected, everyone, draws)
+        equal = total - np.log(self.n_particles) - (priority - everyone.log_weight)
+        after = Weights(equal, count, eves=eves)
         survivors = np.flatnonzero(count[: len(live)])
-        finished = equal.take(np.arange(len(live), len(everyone))) if self.compete else None
-        return Resampled(survivors, equal.take(survivors), finished)
+        finished = after.take(np.arange(len(live), len(everyone))) if self.compete else None
+        return Resampled(survivors, after.take(survivors), finished)
+
+    def _offspring(self, expected: np.ndarray, everyone: Weights, draws: Draws) -> tuple[np.ndarray, np.ndarray | None]:
+        """Offspring counts of each item, and of each of its eves where they are tracked."""
+        if everyone.eves is not None:
+            share = expected[:, None] * (everyone.eves / everyone.count[:, None])
+            eves = self.scheme(share.ravel(), draws).reshape(share.shape)
+            return eves.sum(axis=1), eves
+        if self.scheme is killing:  # decided for each particle by itself, not for the row
+            return by_particle(self.scheme, expected, everyone.count, draws), None
+        return self.scheme(expected, draws), None
 
 
 @dataclass(frozen=True)
@@ -195,6 +289,8 @@ class Enumerate:
     """All children of all rows compete with their exact masses; optimal resampling keeps at most K distinct ones.
 
     Fearnhead and Clifford (2003). With at least as many particles as there are live prefixes this is exact enumeration.
+    With a twist they compete by priority r = mass times psi: a child survives with probability min(1, r / c) and its
+    mass is divided by that.
 
     Attributes:
         n_particles: K, the most distinct rows to keep.
@@ -205,26 +301,40 @@ class Enumerate:
     n_particles: int
     compete: bool
     proper: ClassVar[bool] = True
+    asks: ClassVar[bool] = False
 
-    def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
+    @property
+    def scheme_name(self) -> str:
+        return f"enumerate, optimal, {_end_name(self.compete)}"
+
+    def branch(
+        self, children: Children, twist: Lookahead | None, population: Population, pool: Weights, draws: Draws
+    ) -> Offspring:
         stop_mass = population.log_mass + children.log_stop
         dead = int(population.count[children.log_kept == -np.inf].sum())
-        if not self.compete:
-            kept = optimal(Candidates(children.log_token, population.log_mass, np.empty(0)), self.n_particles, draws)
-            stops = np.flatnonzero(children.log_stop > -np.inf)
-            stopped = Weights.singles(stop_mass[stops])
-            return Offspring(kept.rows, kept.columns, Weights.singles(kept.log_mass), stops, stopped, dead=dead)
+        stop_twist = np.zeros(len(stop_mass)) if twist is None else twist.log_stop
+        others = np.concatenate([stop_mass + stop_twist, pool.log_priority]) if self.compete else np.empty(0)
 
-        others = np.concatenate([stop_mass, pool.log_mass])
-        kept = optimal(Candidates(children.log_token, population.log_mass, others), self.n_particles, draws)
+        priority = children.log_token if twist is None else children.log_token + twist.tokens_like(children)
+        kept = self._choose(Candidates(priority, population.log_mass, others), population, draws)
+        log_mass = kept.log_mass
+        if twist is not None:
+            log_mass = log_mass - _at(twist.tokens_like(children), kept.rows, kept.columns)
+        live = Weights.singles(log_mass)
+        if not self.compete:
+            stops = np.flatnonzero(children.log_stop > -np.inf)
+            return Offspring(kept.rows, kept.columns, live, stops, Weights.singles(stop_mass[stops]), dead=dead)
+
         is_stop = kept.others < len(stop_mass)
+        stops = kept.others[is_stop]
+        stopped = Weights.singles(kept.log_mass_others[is_stop] - stop_twist[stops])
         survivors = Weights(np.full(len(pool), -np.inf), np.zeros(len(pool), dtype=np.int64))
         at = kept.others[~is_stop] - len(stop_mass)
         survivors.log_weight[at], survivors.count[at] = kept.log_mass_others[~is_stop], 1
-        stopped = Weights.singles(kept.log_mass_others[is_stop])
-        return Offspring(
-            kept.rows, kept.columns, Weights.singles(kept.log_mass), kept.others[is_stop], stopped, survivors, dead
-        )
+        return Offspring(kept.rows, kept.columns, live, stops, stopped, survivors, dead)
+
+    def _choose(self, candidates: Candidates, population: Population, draws: Draws) -> Kept:
+        return optimal(candidates, self.n_particles, draws)
 
     def resample(self, live: Weights, in_play: int, pool: Weights, draws: Draws) -> Resampled | None:
         return None  # branching has already chosen
@@ -236,8 +346,12 @@ class Argmax:
 
     proper: ClassVar[bool] = False
     compete: ClassVar[bool] = False
+    asks: ClassVar[bool] = False
+    scheme_name: ClassVar[str] = ""
 
-    def branch(self, children: Children, population: Population, pool: Weights, draws: Draws) -> Offspring:
+    def branch(
+        self, children: Children, twist: Lookahead | None, population: Population, pool: Weights, draws: Draws
+    ) -> Offspring:
         best = children.relative.max(dim=1)
         column = best.indices.cpu().numpy()
         alive = children.log_kept > -np.inf
@@ -285,14 +399,22 @@ def from_options(
     return Sample(n_particles, scheme, ess_threshold, draws == "systematic", compete, proposal or PLAIN)
 
 
+def _end_name(compete: bool) -> str:
+    return "finished compete" if compete else "finished retire"
+
+
 def _grouped(row: np.ndarray, column: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
-    """Distinct (row, column) pairs in order, and how often each occurs."""
-    order = np.lexsort([column, row])
-    row, column = row[order], column[order]
-    new = np.ones(len(row), dtype=bool)
-    new[1:] = (np.diff(row) != 0) | (np.diff(column) != 0)
-    starts = np.flatnonzero(new)
-    return (row[starts], column[starts]), np.diff(np.append(starts, len(row)))
+    """Distinct (row, column) pairs in order, and which of them each of the given pairs is."""
+    pairs, which = np.unique(np.stack([row, column], axis=1), axis=0, return_inverse=True)
+    return (pairs[:, 0], pairs[:, 1]), which.reshape(-1)
+
+
+def _descent(eves: np.ndarray, which: np.ndarray, n_children: int) -> np.ndarray:
+    """[N, K] the eves of N children, where the particles of the rows, in order, went to children `which`."""
+    eve = np.repeat(np.tile(np.arange(eves.shape[1]), len(eves)), eves.ravel())
+    descent = np.zeros((n_children, eves.shape[1]), dtype=np.int64)
+    np.add.at(descent, (which, eve), 1)
+    return descent
 
 
 def _at(table: torch.Tensor, row: np.ndarray, column: np.ndarray) -> np.ndarray:

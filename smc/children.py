@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
 
-from smc.constraints.base import unpack
+from smc.constraints.base import pack, unpack
 from smc.errors import ModelError
 from smc.vocabulary import Vocabulary
 
@@ -21,10 +22,13 @@ class Children:
         log_token: [R, V] log p of each token that extends the row, on the model's device; minus infinity where the mask
             forbids it and at stop tokens.
         log_stop: [R] log p of the stop event, several stop tokens added up; minus infinity where the row may not stop.
+        check: if given, nothing is masked yet and ``check(row, column)`` tells whether a child is allowed (column V is
+            the stop event).
     """
 
     log_token: torch.Tensor
     log_stop: np.ndarray
+    check: Callable[[int, int], bool] | None = None
 
     @staticmethod
     def of(log_probs: torch.Tensor, packed_mask: torch.Tensor, vocabulary: Vocabulary) -> Children:
@@ -49,9 +53,23 @@ class Children:
         masked[:, stops] = -torch.inf
         return Children(masked, log_stop)
 
+    @staticmethod
+    def to_ask(log_probs: torch.Tensor, vocabulary: Vocabulary, check: Callable[[int, int], bool]) -> Children:
+        """The children of the unmasked model, for methods that ask about one token at a time.
+
+        Args:
+            check: tells whether a row may go on by a token id.
+        """
+        everything = pack(vocabulary.maskable[None]).expand(len(log_probs), -1)
+        stop, width = vocabulary.stop_ids[0], len(vocabulary)
+        children = Children.of(log_probs, everything, vocabulary)
+        return replace(children, check=lambda row, column: check(row, stop if column == width else column))
+
     def powered(self, power: float) -> Children:
         """Children under p^power: tokens p^a, the stop event (sum of its tokens' p)^a."""
-        return self if power == 1 else Children(self.log_token * power, self.log_stop * power)
+        if power == 1:
+            return self
+        return replace(self, log_token=self.log_token * power, log_stop=self.log_stop * power)
 
     @cached_property
     def shift(self) -> np.ndarray:

@@ -1,5 +1,7 @@
 """The exact answer, where the language is small enough: every finished sequence with its probability.
 
+Where it is not, :func:`branch_and_bound` certifies bounds (:mod:`smc.bounds`).
+
 This shares the model, constraint and potentials with the sampler but none of its branching, weighting or resampling,
 so it is an independent reference for all of them.
 """
@@ -8,21 +10,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
 
-from smc.children import Children
-from smc.constraints.base import Constraint, ConstraintRows
+from smc.bounds import CertifiedPosterior, branch_and_bound
+from smc.constraints.base import Constraint
 from smc.errors import SMCError, at_least, within
+from smc.expansion import Endings, Pending
+from smc.frontier import Frontier
 from smc.inputs import checked_potentials, compiled, prompt_ids
-from smc.models.base import LanguageModel, ModelRows, Prompt
-from smc.population import EMPTY, Lineage, extended
-from smc.potentials import Potential, ProductRows
+from smc.models.base import LanguageModel, Prompt
+from smc.potentials import Potential
 from smc.resampling import log_sum_exp
-from smc.result import Cost, FinishedSequence, finish, merged_by_key
+from smc.result import Cost, FinishedSequence, merged_by_key
+
+__all__ = ["BudgetError", "CertifiedPosterior", "ExactPosterior", "branch_and_bound", "enumerate_posterior"]
 
 
 class BudgetError(SMCError):
@@ -67,52 +72,6 @@ class ExactPosterior:
         return max(self.sequences, key=lambda s: (s.log_target, s.data), default=None)
 
 
-@dataclass
-class _Pending:
-    """Children of one group of rows that still have to be expanded, batch by batch.
-
-    Only the parents' state is held: a batch copies the few parents that it needs when its turn comes, and the last
-    batch takes the parents over.
-    """
-
-    model_rows: ModelRows
-    constraint_rows: ConstraintRows
-    potential_rows: ProductRows
-    parents: np.ndarray
-    tokens: np.ndarray
-    lineages: tuple[Lineage, ...]
-    length: int
-    done: int = 0
-
-    def next_batch(self, size: int) -> _Group:
-        part = slice(self.done, self.done + size)
-        self.done += size
-        at, tokens = self.parents[part], self.tokens[part]
-        model_rows, constraint_rows, potential_rows = self.model_rows, self.constraint_rows, self.potential_rows
-        if self.done < len(self.parents):
-            needed, at = np.unique(at, return_inverse=True)
-            model_rows, constraint_rows = model_rows.fork(needed), constraint_rows.fork(needed)
-            potential_rows = potential_rows.fork(needed)
-        return _Group(
-            self.lineages[part],
-            model_rows.advance(at, tokens),
-            constraint_rows.advance(at, tokens),
-            potential_rows.advance(at, tokens),
-            self.length,
-        )
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Prefixes of one length that are expanded in one forward pass."""
-
-    lineages: tuple[Lineage, ...]
-    model_rows: ModelRows
-    constraint_rows: ConstraintRows
-    potential_rows: ProductRows
-    length: int
-
-
 def enumerate_posterior(
     model: LanguageModel,
     constraint: Constraint,
@@ -141,58 +100,42 @@ def enumerate_posterior(
     within("target_power", target_power, 0, np.inf, without_low=True)
     language = compiled(constraint, model)
     ids = prompt_ids(model, prompt, at_least("max_tokens", max_tokens, 1))
-    potential_rows = ProductRows.start(checked_potentials(potentials), model.vocabulary)
-    group: _Group | None = _Group((EMPTY,), model.start(ids), language.start(), potential_rows, 0)
-    stack: list[_Pending] = []
+    frontier: Frontier | None = Frontier.start(model, language, checked_potentials(potentials), ids)
+    stack: list[Pending] = []
     finished: list[FinishedSequence] = []
     censored, rejected = [-np.inf], [-np.inf]
-    rows = passes = 0
+    cost = Cost(tokens=max(len(ids) - 1, 0))
     known = 1  # prefixes that have been or will be expanded
 
-    while group is not None:
-        rows, passes = rows + len(group.lineages), passes + 1
-        children = Children.of(group.model_rows.log_probs, group.constraint_rows.allowed, model.vocabulary)
-        log_kept = children.log_kept
-        log_stop = children.log_stop
+    while frontier is not None:
+        cost += frontier.expansion_cost
+        children = frontier.children
 
         # sequences that end here
-        stops = np.flatnonzero(log_stop > -np.inf)
-        for row, log_phi in zip(stops, group.potential_rows.log_complete(stops), strict=True):
-            sequence = finish(
-                group.lineages[row],
-                model.vocabulary,
-                log_stop=float(log_stop[row]),
-                log_kept=float(log_kept[row]),
-                log_phi=float(log_phi),
-                target_power=target_power,
-            )
-            if not language.accepts(sequence.data):
-                rejected.append(sequence.log_target)
-            elif sequence.log_target > -np.inf:
-                finished.append(sequence)
+        endings = Endings.of(frontier, language, target_power)
+        finished.extend(endings.finished)
+        rejected.append(endings.log_rejected)
 
         # prefixes that go on
         where = torch.nonzero(children.log_token > -torch.inf).cpu().numpy()
-        parents, next_tokens = where[:, 0], where[:, 1]
-        if group.length < max_tokens and (known := known + len(parents)) > max_rows:
+        rows, tokens = where[:, 0], where[:, 1]
+        if frontier.length < max_tokens and (known := known + len(rows)) > max_rows:
             raise BudgetError(
                 f"The language has more than max_rows={max_rows} prefixes within {max_tokens} tokens, so its exact "
-                "posterior is out of reach. Narrow the constraint, lower max_tokens, or raise max_rows."
+                "posterior is out of reach. Narrow the constraint, lower max_tokens, raise max_rows, or ask "
+                "branch_and_bound for certified bounds."
             )
-        log_p = children.gather(parents, next_tokens)
-        if group.length == max_tokens:
-            open_mass = np.array([lineage.log_prob for lineage in group.lineages])[parents] + log_p
-            censored.append(log_sum_exp(target_power * open_mass))
-        elif len(parents):
-            lineages = extended(group.lineages, parents, next_tokens, log_p, log_kept)
-            kinds = (group.model_rows, group.constraint_rows, group.potential_rows)
-            stack.append(_Pending(*kinds, parents, next_tokens, lineages, group.length + 1))
+        if frontier.length == max_tokens:
+            open_mass = np.array([lineage.log_prob for lineage in frontier.lineages])[rows]
+            censored.append(log_sum_exp(target_power * (open_mass + children.gather(rows, tokens))))
+        elif len(rows):
+            stack.append(Pending.of(frontier, rows, tokens))
 
-        group = None
+        frontier = None
         if stack:
-            group = stack[-1].next_batch(batch_size)
-            if stack[-1].done >= len(stack[-1].parents):
-                stack.pop()
+            frontier, waiting = stack.pop().take(batch_size)
+            if waiting is not None:
+                stack.append(waiting)
 
     finished.sort(key=lambda s: (-s.log_target, s.tokens))
     return ExactPosterior(
@@ -201,5 +144,5 @@ def enumerate_posterior(
         log_censored_mass=log_sum_exp(np.array(censored)),
         log_rejected_mass=log_sum_exp(np.array(rejected)),
         log_q_finished=log_sum_exp(np.array([s.log_q for s in finished])),
-        cost=Cost(rows, passes, rows + max(len(ids) - 1, 0), rows, 0, time.perf_counter() - started),
+        cost=replace(cost, seconds=time.perf_counter() - started),
     )

@@ -83,6 +83,7 @@ class Population:
         log_prefix: [R] running value of the potentials that the weights include (zero without potentials).
         in_play: for `sample`, particles that were live after the last resampling, less those that finished since.
             Particles that died count: they are what lowers the effective sample size.
+        eves: [R, K] how many of the row's particles descend from each of the K first ones; None if not tracked.
     """
 
     lineages: tuple[Lineage, ...]
@@ -90,9 +91,10 @@ class Population:
     count: np.ndarray
     log_prefix: np.ndarray
     in_play: int
+    eves: np.ndarray | None = None
 
     @staticmethod
-    def initial(n_particles: int, log_prefix: float = 0.0) -> Population:
+    def initial(n_particles: int, log_prefix: float = 0.0, track_eves: bool = False) -> Population:
         """All particles on the empty prefix."""
         return Population(
             (EMPTY,),
@@ -100,6 +102,7 @@ class Population:
             np.array([n_particles]),
             np.array([log_prefix]),
             n_particles,
+            np.ones((1, n_particles), dtype=np.int64) if track_eves else None,
         )
 
     @staticmethod

@@ -22,7 +22,10 @@ class PotentialRows(Protocol):
 
     @property
     def log_prefix(self) -> np.ndarray:
-        """[R] log of the running value. Minus infinity promises that no completion has a positive phi."""
+        """[R] log of the running value. Minus infinity promises that no completion has a positive phi.
+
+        Computed on first use, so that rows which nobody asks about cost nothing (:mod:`smc.boundaries`).
+        """
         ...
 
     def log_complete(self, rows: np.ndarray) -> np.ndarray:
@@ -66,17 +69,24 @@ class TextPotential:
         complete: text of a finished sequence to log phi (minus infinity for "never").
         prefix: text of a prefix to the log of its running value.
         log_bound: see :class:`Potential`.
+        boolean: a promise that `complete` returns 0 ("good") or minus infinity ("never") and nothing else, which makes the
+            potential a part of the language (its `log_bound` is then 0). Methods that only decide membership ask for it.
 
-    Each function is called once for each distinct row; bytes that are not UTF-8 arrive by surrogateescape.
+    Each function is called at most once for each distinct row; bytes that are not UTF-8 arrive by surrogateescape.
     """
 
     complete: Callable[[str], float]
     prefix: Callable[[str], float] = field(default=no_opinion)
     log_bound: float = np.inf
+    boolean: bool = False
 
     def __post_init__(self) -> None:
         if not self.log_bound > -np.inf:
             raise OptionError(f"log_bound must be a log value, or infinity if unknown, not {self.log_bound!r}.")
+        if self.boolean:
+            if self.log_bound not in (0.0, np.inf):
+                raise OptionError(f"The log_bound of a Boolean potential is 0: leave out log_bound={self.log_bound!r}.")
+            object.__setattr__(self, "log_bound", 0.0)
 
     def start(self, vocabulary: Vocabulary) -> _TextRows:
         return _TextRows(self, vocabulary, (b"",))
@@ -90,8 +100,7 @@ class _TextRows:
         texts: tuple[bytes, ...],
         values: np.ndarray | None = None,
     ):
-        self._potential, self._vocabulary, self._texts = potential, vocabulary, texts
-        self.log_prefix = self._judge(potential.prefix, texts) if values is None else values
+        self._potential, self._vocabulary, self._texts, self._values = potential, vocabulary, texts, values
 
     @staticmethod
     def _judge(judge: Callable[[str], float], texts: Sequence[bytes]) -> np.ndarray:
@@ -100,8 +109,20 @@ class _TextRows:
     def __len__(self) -> int:
         return len(self._texts)
 
+    @property
+    def log_prefix(self) -> np.ndarray:
+        if self._values is None:
+            self._values = self._judge(self._potential.prefix, self._texts)
+        return self._values
+
     def log_complete(self, rows: np.ndarray) -> np.ndarray:
-        return self._judge(self._potential.complete, [self._texts[row] for row in rows])
+        log_phi = self._judge(self._potential.complete, [self._texts[row] for row in rows])
+        if self._potential.boolean and not np.isin(log_phi, [0.0, -np.inf]).all():
+            raise SMCError(
+                "A potential with boolean=True returned something other than 0 or minus infinity. Correct it, or leave out "
+                "boolean=True."
+            )
+        return log_phi
 
     def advance(self, parents: np.ndarray, tokens: np.ndarray) -> _TextRows:
         spelled = self._vocabulary.tokens
@@ -110,7 +131,8 @@ class _TextRows:
 
     def fork(self, rows: np.ndarray) -> _TextRows:
         texts = tuple(self._texts[row] for row in rows)
-        return _TextRows(self._potential, self._vocabulary, texts, self.log_prefix[rows])
+        values = None if self._values is None else self._values[rows]
+        return _TextRows(self._potential, self._vocabulary, texts, values)
 
 
 class ProductRows:

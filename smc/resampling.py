@@ -56,17 +56,17 @@ def multinomial(expected: np.ndarray, draws: Draws) -> np.ndarray:
 
 def systematic(expected: np.ndarray, draws: Draws) -> np.ndarray:
     """One uniform, N equally spaced points (Kitagawa, 1996)."""
-    cumulative = _cumulative(expected)
+    cumulative = line_ends(expected)
     points = draws.offset(lambda: cumulative) + np.arange(_total(expected))
-    return np.bincount(_invert(cumulative, points), minlength=len(expected))
+    return np.bincount(items_at(cumulative, points), minlength=len(expected))
 
 
 def stratified(expected: np.ndarray, draws: Draws) -> np.ndarray:
     """One uniform in each of N strata (Kitagawa, 1996)."""
-    cumulative = _cumulative(expected)
+    cumulative = line_ends(expected)
     n = _total(expected)
     points = np.array([i + draws.offset(partial(np.clip, cumulative - i, 0.0, 1.0)) for i in range(n)])
-    return np.bincount(_invert(cumulative, points), minlength=len(expected))
+    return np.bincount(items_at(cumulative, points), minlength=len(expected))
 
 
 def residual(expected: np.ndarray, draws: Draws) -> np.ndarray:
@@ -115,12 +115,41 @@ def ssp(expected: np.ndarray, draws: Draws) -> np.ndarray:
     return whole
 
 
+def killing(expected: np.ndarray, draws: Draws) -> np.ndarray:
+    """Each particle survives in proportion to its weight, the heaviest for sure; the others are drawn anew.
+
+    Del Moral and Guionnet (2001). Apart from the redrawn ones, particles stay where they are, which suits weights that
+    are nearly equal. Items are single particles here, at most N of them: see :func:`by_particle`.
+    """
+    if np.count_nonzero(expected) > _total(expected):
+        raise ValueError(f"killing: {np.count_nonzero(expected)} particles cannot become {_total(expected)}.")
+    survive = expected / expected.max()
+    alive = np.array([draws.bernoulli(float(p)) for p in survive], dtype=np.int64)
+    missing = _total(expected) - int(alive.sum())
+    return alive + multinomial(expected * (missing / expected.sum()), draws) if missing else alive
+
+
+def by_particle(
+    scheme: Callable[[np.ndarray, Draws], np.ndarray], expected: np.ndarray, count: np.ndarray, draws: Draws
+) -> np.ndarray:
+    """[R] offspring counts of rows of several particles each, by a scheme that decides for each particle by itself.
+
+    Args:
+        expected: [R] expected offspring of each row. count: [R] its particles, which share that equally.
+    """
+    row = np.repeat(np.arange(len(count)), count)
+    return np.bincount(row, weights=scheme((expected / np.maximum(count, 1))[row], draws), minlength=len(count)).astype(
+        np.int64
+    )
+
+
 ANCESTOR_SCHEMES: dict[str, Callable[[np.ndarray, Draws], np.ndarray]] = {
     "multinomial": multinomial,
     "stratified": stratified,
     "systematic": systematic,
     "residual": residual,
     "ssp": ssp,
+    "killing": killing,
 }
 
 
@@ -150,7 +179,7 @@ class Kept:
     log_mass_others: np.ndarray
 
 
-def optimal(candidates: Candidates, k: int, draws: Draws) -> Kept:
+def optimal(candidates: Candidates, k: int, draws: Draws, retained: tuple[int, int] | None = None) -> Kept:
     """Optimal resampling of weighted, distinct candidates (Fearnhead and Clifford, 2003).
 
     A candidate of mass m survives with probability min(1, m / c) and then has mass max(m, c), where the threshold c
@@ -165,6 +194,8 @@ def optimal(candidates: Candidates, k: int, draws: Draws) -> Kept:
         candidates: R x V + E of them.
         k: the most to keep, at least 1.
         draws: one systematic offset, used only if more than k candidates have mass.
+        retained: (row, column) of a candidate that must survive. What is kept then has the law of what is kept
+            otherwise, given that it includes this one (Whiteley, Andrieu and Doucet, 2010).
     """
     table, width = candidates.log_table, candidates.log_table.shape[1]
     # one more than k of each row, so that at most k finite ones here means at most k at all
@@ -213,8 +244,24 @@ def optimal(candidates: Candidates, k: int, draws: Draws) -> Kept:
         )
         return np.concatenate([ends[: len(singles)], (starts[:, None] + inside * scale[:, None]).ravel()])
 
-    points = draws.offset(all_ends) + np.arange(n_picked)
-    part = _invert(ends, points)
+    def interval(candidate: int) -> tuple[float, float]:
+        """Between which values the points pick a candidate that is not sure."""
+        edges = np.append(0.0, ends)
+        single = np.flatnonzero(single_index == candidate)
+        if len(single):
+            return float(edges[single[0]]), float(edges[single[0] + 1])
+        row, column = divmod(candidate, width)
+        start, end = edges[len(singles) + row], edges[len(singles) + row + 1]
+        inside = np.append(0.0, relative[row, : column + 1].cumsum(dim=0, dtype=torch.float64).cpu().numpy())
+        low, high = start + inside[-2:] * ((end - start) / row_sum[row])
+        return float(low), float(high)
+
+    forced = None if retained is None else retained[0] * width + retained[1]
+    if forced is None or forced in index[sure]:
+        points, through = draws.offset(all_ends) + np.arange(n_picked), None
+    else:
+        points, through = points_through(*interval(forced), n_picked, all_ends, draws)
+    part = items_at(ends, points)
     is_single = part < len(singles)
     row = part[~is_single] - len(singles)
     start = np.concatenate([[0.0], ends])[part[~is_single]]
@@ -222,10 +269,45 @@ def optimal(candidates: Candidates, k: int, draws: Draws) -> Kept:
     used, local = np.unique(row, return_inverse=True)
     cumulative = relative[torch.as_tensor(used, device=table.device)].cumsum(dim=1, dtype=torch.float64)
     column = invert(cumulative, local, share * cumulative[:, -1].cpu().numpy()[local]) if len(row) else row
-    picked = np.unique(np.concatenate([single_index[part[is_single]], row * width + column]))
+    chosen = np.empty(n_picked, dtype=np.int64)
+    chosen[is_single], chosen[~is_single] = single_index[part[is_single]], row * width + column
+    if forced is not None and through is not None:
+        chosen[through] = forced  # so that rounding cannot lose it
+    picked = np.unique(chosen)
     return _kept(
         np.concatenate([index[sure], picked]), np.concatenate([log_mass[sure], np.full(len(picked), log_c)]), table
     )
+
+
+def point_inside(start: float, end: float, breaks: Callable[[], np.ndarray], draws: Draws) -> float:
+    """A uniform point of [start, end).
+
+    Args:
+        breaks: what is done with the point is constant while it crosses none of these values plus whole numbers.
+    """
+
+    def shares() -> np.ndarray:
+        """The values and all their shifts by whole numbers, as shares of the interval."""
+        shifted = (breaks() % 1.0)[:, None] + np.arange(np.floor(start), np.ceil(end) + 1)
+        return np.clip((shifted.ravel() - start) / (end - start), 0.0, 1.0)
+
+    return start + (end - start) * draws.offset(shares)
+
+
+def points_through(
+    start: float, end: float, n: int, breaks: Callable[[], np.ndarray], draws: Draws
+) -> tuple[np.ndarray, int]:
+    """n systematic points over [0, n), of which at least one lies in [start, end): their law is size-biased.
+
+    One of them is uniform in there, so the offset of all has a density proportional to the number of points that lie
+    in the interval (Chopin and Singh, 2015).
+
+    Returns:
+        [n] points, and which of them that one is.
+    """
+    point = point_inside(start, end, breaks, draws)
+    through = min(int(point), n - 1)
+    return point - through + np.arange(n), through
 
 
 def _kept(index: np.ndarray, log_mass: np.ndarray, table: torch.Tensor) -> Kept:
@@ -254,11 +336,13 @@ def _total(expected: np.ndarray) -> int:
     return round(float(expected.sum()))
 
 
-def _cumulative(expected: np.ndarray) -> np.ndarray:
+def line_ends(expected: np.ndarray) -> np.ndarray:
+    """[R] where each item ends when they are laid end to end on [0, N], N the whole number that `expected` sums to."""
     cumulative = np.cumsum(expected)
     return cumulative * (_total(expected) / cumulative[-1])
 
 
-def _invert(cumulative: np.ndarray, points: np.ndarray) -> np.ndarray:
+def items_at(cumulative: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """[N] the item that each point of the line falls to."""
     last = int(np.searchsorted(cumulative, cumulative[-1]))
     return np.minimum(np.searchsorted(cumulative, points, side="right"), last)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -17,12 +17,14 @@ from smc.resampling import effective_sample_size, log_sum_exp
 from smc.vocabulary import Vocabulary, to_text
 
 Key = TypeVar("Key", bound=Hashable)
-Status = Literal["complete", "early_stop", "max_tokens", "censored", "rejected", "dead"]
+Status = Literal["complete", "early_stop", "max_tokens", "incomplete", "censored", "rejected", "dead"]
 
 EssKind = Literal["sampling", "concentration"]
-_STATUSES: tuple[Status, ...] = ("max_tokens", "early_stop", "complete", "censored", "rejected", "dead")
+_STATUSES: tuple[Status, ...] = ("incomplete", "max_tokens", "early_stop", "complete", "censored", "rejected", "dead")
 
 _ADVICE = {
+    "incomplete": "The budget ran out before any sequence was accepted. Raise it, or use a method that never leaves the "
+    "mask (SMCSampler, cars).",
     "censored": "No sequence finished: all mass was still live at max_tokens. Raise max_tokens, or use a constraint "
     "that ends (bounded repetition and whitespace).",
     "rejected": "Sequences finished but none has positive weight: the validator or a potential refused them all. The "
@@ -68,6 +70,8 @@ class FinishedSequence:
         kept_path: log Z_t of every step, the stop step included.
         log_potential: log phi(y).
         log_target: log of the unnormalised target, a log p(y) + log phi(y); known exactly for every sequence.
+        eves: (e, how many of its particles descend from particle e of the start); None where that is not tracked.
+        resamplings: how many resamplings its particles went through.
     """
 
     tokens: tuple[int, ...]
@@ -78,6 +82,8 @@ class FinishedSequence:
     kept_path: tuple[float, ...]
     log_potential: float
     log_target: float
+    eves: tuple[tuple[int, int], ...] | None = None
+    resamplings: int = 0
 
     @property
     def text(self) -> str:
@@ -156,7 +162,8 @@ class SMCResult:
         n_particles: K.
         sequences: the finished sequences with positive weight, heaviest first.
         status: "complete" (all mass ended), "early_stop" (what remained was negligible), "max_tokens" (some was
-            censored), or one of three without any sequence: "censored", "rejected", "dead".
+            censored), "incomplete" (a budget of draws or rows ran out before the method had what was asked for;
+            perhaps without any sequence), or one of three without any sequence: "censored", "rejected", "dead".
         weighted: whether the weights estimate the posterior; if not they are equal (local masking) or meaningless.
         log_evidence: log of the estimate of Z; None for methods that have none. exp of it is unbiased; see
             `log_unexplored_mass` for early stops.
@@ -168,6 +175,8 @@ class SMCResult:
             it says how concentrated the posterior is, not how good the estimate is.
         trace: one row a step (of the first replicate).
         log_evidence_replicates: the estimate of each replicate.
+        scheme: how the particles were branched and resampled, in words; empty for methods without particles.
+        acceptance: share of proposals that were accepted, for methods that accept or refuse; otherwise None.
     """
 
     method: str
@@ -187,11 +196,13 @@ class SMCResult:
     seed: int = 0
     key: str = ""
     log_evidence_replicates: tuple[float, ...] = field(default=())
+    scheme: str = ""
+    acceptance: float | None = None
 
     @property
     def advice(self) -> str | None:
         """What to do about a run that returned nothing; None where there are sequences."""
-        return _ADVICE.get(self.status)
+        return None if self.sequences else _ADVICE.get(self.status)
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -318,9 +329,16 @@ def combine(results: Sequence[SMCResult]) -> SMCResult:
 
 
 def merge_sequences(sequences: Sequence[FinishedSequence]) -> tuple[FinishedSequence, ...]:
-    """Heaviest first; entries of equal tokens and equal particle weight become one with the counts added."""
-    merged: dict[tuple[tuple[int, ...], float], FinishedSequence] = {}
+    """Heaviest first; entries of equal tokens, particle weight and history become one with the counts added."""
+    merged: dict[tuple[tuple[int, ...], float, int], FinishedSequence] = {}
     for s in sequences:
-        at = (s.tokens, s.log_weight)
-        merged[at] = replace(s, count=merged[at].count + s.count) if at in merged else s
+        at = (s.tokens, s.log_weight, s.resamplings)
+        merged[at] = _merged(merged[at], s) if at in merged else s
     return tuple(sorted(merged.values(), key=lambda s: (-s.log_mass, s.tokens)))
+
+
+def _merged(a: FinishedSequence, b: FinishedSequence) -> FinishedSequence:
+    eves = None
+    if a.eves is not None and b.eves is not None:
+        eves = tuple(sorted((Counter(dict(a.eves)) + Counter(dict(b.eves))).items()))
+    return replace(a, count=a.count + b.count, eves=eves)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from smc.branching import Branching, Enumerate, Offspring, Weights, from_options
+from smc.branching import Branching, Enumerate, Offspring, Sample, Weights, from_options
 from smc.children import Children
-from smc.constraints.base import Constraint, ConstraintRows
+from smc.constraints.base import CheckableRows, Constraint, ConstraintRows, checker
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError, at_least, one_of, within
 from smc.inputs import checked_potentials, compiled, prompt_ids
@@ -33,6 +33,7 @@ from smc.result import (
     log_total,
     merge_sequences,
 )
+from smc.twists import Twist, TwistContext, TwistRows
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class State:
     model_rows: ModelRows
     constraint_rows: ConstraintRows
     potential_rows: ProductRows
+    twist_rows: TwistRows | None
     refused: bool
 
 
@@ -95,7 +97,7 @@ class SMCSampler:
         n_particles: K.
         branching: "enumerate" (all children compete with their exact masses; optimal resampling keeps the K best
             places; the default) or "sample" (each particle draws a child; the reference).
-        resampling: for "sample": "systematic" (default), "multinomial", "stratified", "residual" or "ssp"; for
+        resampling: for "sample": "systematic" (default), "multinomial", "stratified", "residual", "ssp" or "killing"; for
             "enumerate": "optimal", the only one.
         ess_threshold: "sample" resamples when the ESS falls below this share of the particles in play.
         draws: for "sample": particles on one prefix draw jointly ("systematic") or apart ("independent").
@@ -103,6 +105,7 @@ class SMCSampler:
         target_power: a in the target p(y)^a phi(y); above 1 sharpens towards search.
         proposal: what "sample" draws from, if not the masked model itself.
         potentials: soft conditions phi.
+        twist: a guess at the future of prefixes, which steers what survives and leaves the target alone.
         max_tokens: tokens before the stop. What is live then is censored and reported.
         stop_fraction: end once the mass that could still finish is below this share of what has; 0 never ends early.
         stop: "bound" reports the rest as `log_unexplored_mass`; "roulette" ends by Russian roulette, without bias.
@@ -128,6 +131,7 @@ class SMCSampler:
         target_power: float = 1.0,
         proposal: Proposal | None = None,
         potentials: Sequence[Potential] = (),
+        twist: Twist | None = None,
         max_tokens: int = 256,
         stop_fraction: float = 1e-6,
         stop: str = "bound",
@@ -148,6 +152,9 @@ class SMCSampler:
         self.stop = one_of("stop", stop, ["bound", "roulette"])
         if proposal is not None and not isinstance(proposal, Proposal):
             raise OptionError(f"proposal must be a Proposal(temperature=..., top_k=..., top_p=...), not {proposal!r}.")
+        if twist is not None and (isinstance(twist, type) or not isinstance(twist, Twist)):
+            raise OptionError(f"twist must be a twist, such as LearnedTwist(), not {twist!r}.")
+        self.twist = twist
         if isinstance(branching, Branching):
             self.method, self.branching = type(branching).__name__.lower(), branching
         else:
@@ -205,9 +212,13 @@ class SMCSampler:
         ids = prompt_ids(self.model, prompt, self.max_tokens)
         potential_rows = ProductRows.start(self.potentials, self.model.vocabulary)
         log_prefix = float(potential_rows.log_prefix[0]) if self.branching.proper else 0.0
+        # roulette decides for all live particles at once, so that descent would tell nothing about the variance
+        alone = self.stop_fraction == 0 or self.stop != "roulette"
+        track = isinstance(self.branching, Sample) and self.branching.tracks_eves and alone
+        start = Population.initial(self.n_particles, log_prefix, track)
         return State(
             step=0,
-            population=Population.initial(self.n_particles, log_prefix) if log_prefix > -np.inf else Population.empty(),
+            population=start if log_prefix > -np.inf else Population.empty(),
             finished=(),
             log_finished_mass=-np.inf,
             trace=(),
@@ -220,6 +231,7 @@ class SMCSampler:
             model_rows=self.model.start(ids),
             constraint_rows=self._compiled.start(),
             potential_rows=potential_rows,
+            twist_rows=None if self.twist is None else self.twist.start(self._twist_context(ids)),
             refused=log_prefix == -np.inf,
         )
 
@@ -232,14 +244,18 @@ class SMCSampler:
         started = time.perf_counter()
         population, draws = state.population, state.draws
 
-        # 1. generate: what the model thinks comes next, and what the constraint allows of it
+        # 1. generate: what the model thinks comes next, what the constraint allows of it, what a twist expects of that
         log_probs = state.model_rows.log_probs
-        children = Children.of(log_probs, state.constraint_rows.allowed, self.model.vocabulary)
-        log_kept = children.log_kept
+        if self.branching.asks:
+            children = Children.to_ask(log_probs, self.model.vocabulary, checker(state.constraint_rows))
+        else:
+            children = Children.of(log_probs, state.constraint_rows.allowed, self.model.vocabulary)
+        twist = None if state.twist_rows is None else state.twist_rows.look(children)
 
         # 2. branch: a properly weighted choice of children
         targets = children.powered(self.target_power)
-        offspring = self.branching.branch(targets, population, self._pool(state.finished), draws)
+        offspring = self.branching.branch(targets, twist, population, self._pool(state.finished), draws)
+        log_kept = children.log_kept if offspring.log_kept is None else offspring.log_kept
 
         # 3. reweight by the potentials: ended sequences by their final value, the others by the running one
         ended, log_rejected, refused = self._end(state, children, log_kept, offspring)
@@ -249,10 +265,10 @@ class SMCSampler:
         live = offspring.live
         if self.branching.proper:
             gain = log_prefix - population.log_prefix[offspring.parents]
-            live = Weights(live.log_weight + gain, live.count)
+            live = live.gain(gain)
         keep = np.flatnonzero(live.log_weight > -np.inf)
         refused = refused or len(keep) < len(live)
-        ess = effective_sample_size(live.log_weight, live.count)
+        ess = effective_sample_size(live.log_priority, live.count)
         in_play = population.in_play - int(offspring.stopped.count.sum())
 
         # 4. resample
@@ -260,7 +276,7 @@ class SMCSampler:
         resampled = self.branching.resample(live, in_play, self._pool(finished), draws)
         if resampled is not None:
             keep, live, in_play = keep[resampled.index], resampled.live, int(resampled.live.count.sum())
-            finished = _reweighted(finished, resampled.pool)
+            finished = _reweighted(finished, resampled.pool, resamplings=1)
 
         # 5. move every kind of rows to the survivors
         parents, tokens = offspring.parents[keep], offspring.tokens[keep]
@@ -268,7 +284,7 @@ class SMCSampler:
         state = replace(
             state,
             step=state.step + 1,
-            population=Population(lineages, live.log_weight, live.count, log_prefix[keep], in_play),
+            population=Population(lineages, live.log_weight, live.count, log_prefix[keep], in_play, live.eves),
             finished=finished,
             log_finished_mass=(
                 log_total(finished) if self.branching.compete else _log_add(state.log_finished_mass, log_total(ended))
@@ -279,6 +295,7 @@ class SMCSampler:
             model_rows=state.model_rows.advance(parents, tokens),
             constraint_rows=state.constraint_rows.advance(parents, tokens),
             potential_rows=potential_rows if len(keep) == len(offspring.parents) else potential_rows.fork(keep),
+            twist_rows=None if state.twist_rows is None else state.twist_rows.advance(parents, tokens),
         )
 
         # 6. see whether what is left is worth going on for, and account for the step
@@ -295,7 +312,9 @@ class SMCSampler:
             dead=offspring.dead,
         )
         n = len(population)
-        cost = Cost(forward_rows=n, passes=1, tokens=n, masks=n, seconds=time.perf_counter() - started)
+        masks = 0 if self.branching.asks and isinstance(state.constraint_rows, CheckableRows) else n
+        seconds = time.perf_counter() - started
+        cost = Cost(forward_rows=n, passes=1, tokens=n, masks=masks, checks=offspring.checks, seconds=seconds)
         return replace(state, trace=(*state.trace, row), cost=state.cost + cost)
 
     def result(self, state: State) -> SMCResult:
@@ -328,6 +347,7 @@ class SMCSampler:
             cost=state.cost,
             seed=self.seed,
             key=state.key,
+            scheme=self.branching.scheme_name,
         )
 
     # ------------------------------------------------------------------ inside
@@ -335,9 +355,15 @@ class SMCSampler:
     def _pool(self, finished: tuple[FinishedSequence, ...]) -> Weights:
         """The weights of the finished sequences that take part in resampling."""
         competing = finished if self.branching.compete else ()
+        tracked = bool(competing) and competing[0].eves is not None
         return Weights(
-            np.array([s.log_weight for s in competing]), np.array([s.count for s in competing], dtype=np.int64)
+            np.array([s.log_weight for s in competing]),
+            np.array([s.count for s in competing], dtype=np.int64),
+            eves=_eve_table(competing, self.n_particles) if tracked else None,
         )
+
+    def _twist_context(self, ids: tuple[int, ...]) -> TwistContext:
+        return TwistContext(self.model.vocabulary, ids, self._compiled, self.target_power, self.max_tokens)
 
     def _run_once(self, prompt: Prompt, key: str, replicate: int) -> SMCResult:
         for state in self.steps(prompt, key, replicate):  # noqa: B007  (the last one counts)
@@ -380,7 +406,13 @@ class SMCSampler:
                 log_phi=float(log_phi[i]),
                 target_power=self.target_power,
             )
-            sequence = replace(sequence, log_weight=log_weight, count=int(weights.count[i]))
+            sequence = replace(
+                sequence,
+                log_weight=log_weight,
+                count=int(weights.count[i]),
+                eves=None if weights.eves is None else _eves(weights.eves[i]),
+                resamplings=sum(row.resampled for row in state.trace),
+            )
             valid = self._compiled.accepts(sequence.data)
             if not valid or (log_phi[i] == -np.inf and not self.branching.proper):
                 rejected.append(sequence.log_mass)
@@ -413,9 +445,34 @@ def _log_add(a: float, b: float) -> float:
     return float(np.logaddexp(a, b))
 
 
-def _reweighted(finished: tuple[FinishedSequence, ...], weights: Weights | None) -> tuple[FinishedSequence, ...]:
-    """The pool with new weights; what was not chosen goes."""
+def _reweighted(
+    finished: tuple[FinishedSequence, ...], weights: Weights | None, resamplings: int = 0
+) -> tuple[FinishedSequence, ...]:
+    """The pool with new weights, after so many resamplings more; what was not chosen goes."""
     if weights is None:
         return finished
-    pairs = zip(finished, weights.log_weight, weights.count, strict=True)
-    return tuple(replace(s, log_weight=float(w), count=int(n)) for s, w, n in pairs if n > 0)
+    return tuple(
+        replace(
+            s,
+            log_weight=float(weights.log_weight[i]),
+            count=int(weights.count[i]),
+            eves=None if weights.eves is None else _eves(weights.eves[i]),
+            resamplings=s.resamplings + resamplings,
+        )
+        for i, s in enumerate(finished)
+        if weights.count[i] > 0
+    )
+
+
+def _eves(counts: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """[K] counts by eve as pairs (eve, count)."""
+    return tuple((int(e), int(counts[e])) for e in np.flatnonzero(counts))
+
+
+def _eve_table(sequences: Sequence[FinishedSequence], n_particles: int) -> np.ndarray:
+    """[N, K] the inverse of :func:`_eves`."""
+    table = np.zeros((len(sequences), n_particles), dtype=np.int64)
+    for i, sequence in enumerate(sequences):
+        for eve, count in sequence.eves or ():
+            table[i, eve] = count
+    return table

@@ -52,7 +52,7 @@ def measure(model: HFModel, rows: int, repeats: int = 7) -> dict[str, float]:
         children = Children.of(log_probs, allowed, model.vocabulary)
         children.log_kept  # noqa: B018  (computed on first use)
         marks.append(time.perf_counter())
-        branching.branch(children, population, nothing, draws)
+        branching.branch(children, None, population, nothing, draws)
         marks.append(time.perf_counter())
         for name, (before, after) in zip(parts, pairwise(marks), strict=True):
             parts[name].append(after - before)

@@ -1,6 +1,7 @@
 """What is allowed: languages as plain values, compiled for a vocabulary into rows of masks."""
 
 from smc.constraints.base import CompiledConstraint, Constraint, ConstraintRows, mask_words, pack, unpack
+from smc.constraints.checked import Checked
 from smc.constraints.choice import Choice
 from smc.constraints.combine import Intersection
 from smc.constraints.everything import Everything
@@ -12,6 +13,7 @@ from smc.constraints.regex import Regex
 __all__ = [
     "EBNF",
     "GBNF",
+    "Checked",
     "Choice",
     "CompiledConstraint",
     "Constraint",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -26,6 +27,23 @@ class ConstraintRows(Protocol):
     def advance(self, parents: np.ndarray, tokens: np.ndarray) -> Self: ...
 
     def fork(self, rows: np.ndarray) -> Self: ...
+
+
+@runtime_checkable
+class CheckableRows(Protocol):
+    """Rows of a constraint that answers for one token at a time, which may be all that it can do cheaply."""
+
+    def check(self, row: int, token: int) -> bool:
+        """Whether a token may follow (a stop token: whether the prefix is a complete member)."""
+        ...
+
+
+def checker(rows: ConstraintRows) -> Callable[[int, int], bool]:
+    """The question "may this row go on by this token?": the constraint's own `check`, or else a look at its mask."""
+    if isinstance(rows, CheckableRows):
+        return rows.check
+    words = rows.allowed.numpy().view(np.uint32)
+    return lambda row, token: bool(words[row, token // 32] >> np.uint32(token % 32) & 1)
 
 
 class CompiledConstraint(Protocol):

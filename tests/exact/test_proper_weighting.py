@@ -18,7 +18,7 @@ from smc.draws import Draws, generator
 from smc.population import EMPTY, Population
 from smc.proposal import PLAIN
 from smc.resampling import ANCESTOR_SCHEMES
-from smc.testing import enumerate_draws
+from smc.testing import enumerate_draws, expected_weights
 
 TOLERANCE = 1e-12
 
@@ -30,14 +30,7 @@ def expectations(sampler: SMCSampler) -> tuple[float, float, dict[str, float]]:
         *_, last = sampler.steps("", draws=draws)
         return sampler.result(last)
 
-    total = evidence = 0.0
-    weight: dict[str, float] = {}
-    for p, result in enumerate_draws(run):
-        total += p
-        evidence += p * math.exp(result.log_evidence)
-        for s in result.sequences:
-            weight[s.text] = weight.get(s.text, 0.0) + p * math.exp(s.log_mass)
-    return total, evidence, weight
+    return expected_weights(run)
 
 
 def assert_proper(name: str, power: float = 1, prefix_opinion: bool = False, **options) -> None:
@@ -135,7 +128,7 @@ def test_one_step_on_random_populations(branching: str, case: int) -> None:
     )
     exact = np.exp(population.log_mass)[:, None] * np.where(np.arange(width + 2) == width, 0.0, p)
     mean, kept = np.zeros_like(exact), np.zeros(len(pool))
-    for probability, offspring in enumerate_draws(lambda draws: method.branch(children, population, pool, draws)):
+    for probability, offspring in enumerate_draws(lambda draws: method.branch(children, None, population, pool, draws)):
         mean[offspring.parents, offspring.tokens] += probability * np.exp(offspring.live.log_mass)
         mean[offspring.stop_parents, -1] += probability * np.exp(offspring.stopped.log_mass)
         if offspring.pool is not None:

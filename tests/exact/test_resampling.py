@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from smc.draws import Draws, RandomDraws, generator, invert
-from smc.resampling import ANCESTOR_SCHEMES, Candidates, Kept, effective_sample_size, log_sum_exp
+from smc.resampling import ANCESTOR_SCHEMES, Candidates, Kept, by_particle, effective_sample_size, log_sum_exp
 from smc.resampling import optimal as optimal_of
 from smc.testing import enumerate_draws
 
@@ -31,6 +31,10 @@ EXPECTED = [
 @pytest.mark.parametrize("expected", EXPECTED, ids=str)
 @pytest.mark.parametrize("name", ANCESTOR_SCHEMES)
 def test_offspring_have_the_expected_numbers(name: str, expected: np.ndarray) -> None:
+    if name == "killing" and np.count_nonzero(expected) > round(expected.sum()):
+        with pytest.raises(ValueError, match="cannot become"):
+            ANCESTOR_SCHEMES[name](expected, RandomDraws(generator(0)))
+        return
     mean, total = np.zeros(len(expected)), 0.0
     for p, count in enumerate_draws(lambda draws: ANCESTOR_SCHEMES[name](expected, draws)):
         assert count.sum() == round(expected.sum())
@@ -54,6 +58,40 @@ def test_offspring_never_differ_from_expectation_by_one_or_more(name: str) -> No
     for expected in EXPECTED:
         for _, count in enumerate_draws(lambda draws, e=expected: ANCESTOR_SCHEMES[name](e, draws)):
             assert (np.abs(count - expected) < 1).all()
+
+
+def test_killing_moves_nobody_but_the_killed() -> None:
+    """The heaviest survives for sure, each other one in proportion to its weight, before the empty places are drawn."""
+    expected = np.array([1.6, 0.8, 1.2, 0.4])
+    law: dict[tuple[int, ...], float] = {}
+    for p, count in enumerate_draws(lambda draws: ANCESTOR_SCHEMES["killing"](expected, draws)):
+        assert count[0] >= 1
+        law[tuple(count)] = law.get(tuple(count), 0) + p
+    # nobody moves: all survive, or whoever is killed is drawn again
+    stays = 0.0
+    for alive in np.ndindex(2, 2, 2):
+        survive = expected[1:] / 1.6
+        p = np.prod(np.where(alive, survive, 1 - survive))
+        killed = [float(expected[i + 1]) / 4 for i in range(3) if not alive[i]]
+        stays += p * math.factorial(len(killed)) * math.prod(killed)
+    assert law[(1, 1, 1, 1)] == pytest.approx(stays, rel=1e-12)
+
+
+def test_particles_on_one_row_are_killed_apart() -> None:
+    """A row of two particles with half the weight each is not one particle that survives for sure."""
+    count = np.array([2, 1])
+    law: dict[tuple[int, ...], float] = {}
+    for p, offspring in enumerate_draws(
+        lambda draws: by_particle(ANCESTOR_SCHEMES["killing"], np.array([1.0, 2.0]), count, draws)
+    ):
+        law[tuple(offspring)] = law.get(tuple(offspring), 0) + p
+    # both of the light row survive with probability 1/16, one with 6/16; empty places go to the heavy row by 2/3
+    expected = {
+        (0, 3): 9 / 16 * 4 / 9,
+        (1, 2): 9 / 16 * 4 / 9 + 6 / 16 * 2 / 3,
+        (2, 1): 9 / 16 / 9 + 6 / 16 / 3 + 1 / 16,
+    }
+    assert law == pytest.approx(expected, rel=1e-12)
 
 
 def test_ssp_and_systematic_have_different_offspring_laws() -> None:

@@ -1,0 +1,88 @@
+"""Twists: a guess at the future of a prefix, which steers the search and leaves the target alone.
+
+The best guess is psi(x) = sum of p(y | x)^a phi(y) over the completions y of prefix x that end in the language: with it
+there is no variance at all. A twist decides what survives (the *priority* of a child is its mass times psi) and never
+what it weighs: weights are divided by the chance to survive, so any positive guess leaves the estimates unbiased.
+Twisted SMC: Whiteley and Lee (2014), Guarniero, Johansen and Lee (2017); for language models Zhao et al. (2024).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, Self, runtime_checkable
+
+import numpy as np
+import torch
+
+from smc.children import Children
+from smc.constraints.base import CompiledConstraint
+from smc.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Lookahead:
+    """What a twist thinks of every child of R prefixes. Logs, in nats; only ratios within one step matter.
+
+    Attributes:
+        log_token: [R, V] float tensor, log psi of the prefix extended by each token. Minus infinity promises that the
+            child has no future (zero target mass below it): it is dropped. Entries at masked tokens are ignored.
+        log_stop: [R] float64, log psi of having stopped: zero unless a potential is to be anticipated.
+    """
+
+    log_token: torch.Tensor
+    log_stop: np.ndarray
+
+    def tokens_like(self, children: Children) -> torch.Tensor:
+        """[R, V] log psi of the tokens, in the children's dtype and on their device."""
+        return self.log_token.to(children.log_token)
+
+    def log_table(self, children: Children) -> torch.Tensor:
+        """[R, V + 1] float64, the stop event as the last column."""
+        stop = torch.as_tensor(self.log_stop, device=children.log_token.device)[:, None]
+        return torch.cat([self.tokens_like(children).double(), stop], dim=1)
+
+
+@dataclass(frozen=True)
+class TwistContext:
+    """What a run tells its twist.
+
+    Attributes:
+        vocabulary: the tokens.
+        prompt: token ids of the prompt.
+        constraint: the compiled constraint of the run.
+        target_power: a of the target p(y)^a phi(y).
+        max_tokens: tokens before the stop.
+    """
+
+    vocabulary: Vocabulary
+    prompt: tuple[int, ...]
+    constraint: CompiledConstraint
+    target_power: float
+    max_tokens: int
+
+
+class TwistRows(Protocol):
+    """R prefixes as a twist sees them; they move by the same verb as all rows (:mod:`smc.rows`)."""
+
+    def look(self, children: Children) -> Lookahead:
+        """The guess for all children of the rows, given their masked log probabilities (at power 1)."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> Self: ...
+
+    def fork(self, rows: np.ndarray) -> Self: ...
+
+
+@runtime_checkable
+class Twist(Protocol):
+    """A way to guess futures."""
+
+    def start(self, context: TwistContext) -> TwistRows:
+        """One row: the empty prefix of a new run.
+
+        Raises:
+            OptionError: the twist cannot serve this run (its message says why).
+        """
+        ...
