@@ -53,16 +53,18 @@ def build_method(config: MethodConfig) -> Method:
     return ALGORITHMS[config.algorithm](options(config, "name", "algorithm"))
 
 
+# The library knows best which options go together, so a method is tried once on a model of one token.
+_TINY = TableModel(vocab=["a", "<eos>"], eos="<eos>", next_probs=lambda prefix: {"a": 0.5, "<eos>": 0.5})
+_ONE_WORD = FiniteLanguage(("a",))
+
+
 def _baseline(function: Callable[..., Any], options: dict[str, Any]) -> Method:
-    for name in options.keys() & {"n_particles"}:
-        at_least(name, options[name], 1)
+    function(_TINY, _ONE_WORD, "", max_tokens=1, **options)
     return Method(lambda call: function(**call.arguments(), **options))
 
 
 def _smc(options: dict[str, Any]) -> Method:
-    # The sampler knows best which options go together, so it is made once on a model of one token.
-    model = TableModel(vocab=["a", "<eos>"], eos="<eos>", next_probs=lambda prefix: {"a": 0.5, "<eos>": 0.5})
-    SMCSampler(model, FiniteLanguage(("a",)), **options)
+    SMCSampler(_TINY, _ONE_WORD, **options)
 
     def run(call: Call) -> Any:
         sampler = SMCSampler(call.model, call.constraint, max_tokens=call.max_tokens, seed=call.seed, **options)
@@ -88,7 +90,6 @@ ALGORITHMS: dict[str, Callable[[dict[str, Any]], Method]] = {
     "unconstrained": partial(_baseline, baselines.unconstrained),
     "beam": partial(_baseline, baselines.beam),
     "best_of_n": partial(_baseline, baselines.best_of_n),
-    "sample_rerank": partial(_baseline, baselines.sample_rerank),
     "rejection": partial(_baseline, baselines.rejection),
     "ars": partial(_baseline, baselines.ars),
     "rsft": partial(_baseline, baselines.rsft),

@@ -209,11 +209,14 @@ class Sample:
         self, children: Children, twist: Lookahead | None, population: Population, pool: Weights, draws: Draws
     ) -> Offspring:
         untwisted = twist is None and self.proposal.is_plain
+        log_twist = None
         if untwisted:
             alive = np.flatnonzero(children.log_kept > -np.inf)
             law = children.relative[torch.as_tensor(alive, device=children.log_token.device)]
         else:
-            log_law = children.log_relative() if twist is None else children.log_relative() + twist.log_table(children)
+            log_relative = children.log_relative()
+            log_twist = None if twist is None else twist.log_table(children)
+            log_law = log_relative if log_twist is None else log_relative + log_twist
             alive = np.flatnonzero((log_law > -torch.inf).any(dim=1).cpu().numpy())
             law = self.proposal.shape(log_law[torch.as_tensor(alive, device=log_law.device)]).exp()
 
@@ -226,12 +229,12 @@ class Sample:
             gain = children.log_kept[parents]
         else:
             total = law.sum(dim=1, dtype=torch.float64).cpu().numpy()[row]
-            log_target = _at(children.log_relative(), parents, column) + children.shift[parents]
+            log_target = _at(log_relative, parents, column) + children.shift[parents]
             gain = log_target - np.log(_at(law, row, column) / total)
         weights = Weights(
             population.log_weight[parents] + gain,
             np.bincount(which, minlength=len(row)),
-            None if twist is None else _at(twist.log_table(children), parents, column),
+            None if log_twist is None else _at(log_twist, parents, column),
             None if population.eves is None else _descent(population.eves[alive], which, len(row)),
         )
         stop_column = law.shape[1] - 1
@@ -318,8 +321,10 @@ class Enumerate:
         priority = children.log_token if twist is None else children.log_token + twist.tokens_like(children)
         kept = self._choose(Candidates(priority, population.log_mass, others), population, draws)
         log_mass = kept.log_mass
-        if twist is not None:
-            log_mass = log_mass - _at(twist.tokens_like(children), kept.rows, kept.columns)
+        if twist is not None:  # mass over the chance to survive: nothing but the mass where that was sure
+            log_priority = _at(priority, kept.rows, kept.columns) + population.log_mass[kept.rows]
+            log_chance = log_priority - kept.log_mass
+            log_mass = children.gather(kept.rows, kept.columns) + population.log_mass[kept.rows] - log_chance
         live = Weights.singles(log_mass)
         if not self.compete:
             stops = np.flatnonzero(children.log_stop > -np.inf)

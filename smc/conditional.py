@@ -342,14 +342,7 @@ def conditional_smc(
     conditioned = copy.copy(sampler)
     conditioned.branching = branching
     draws = draws or RandomDraws(generator(sampler.seed, key))
-    result = plain_run(conditioned, prompt, key, draws)
+    result = conditioned.run(prompt, key, draws)
     if all(s.tokens != tuple(retained) for s in result.sequences):
         raise _impossible(tuple(retained))
     return replace(result, method="conditional_smc", log_evidence=None)
-
-
-def plain_run(sampler: SMCSampler, prompt: Prompt, key: str, draws: Draws) -> SMCResult:
-    """One run of a sampler whose randomness comes from `draws`."""
-    for state in sampler.steps(prompt, key, draws=draws):  # noqa: B007  (the last one counts)
-        pass
-    return sampler.result(state)

@@ -124,6 +124,8 @@ def floor(exact: Mapping[Key, float], n: int) -> Floor:
 
 def simulated_floor(exact: Mapping[Key, float], n: int, *, repeats: int = 400, seed: int = 0) -> Floor:
     """The :func:`floor` by a seeded simulation of `repeats` samples of n draws."""
+    at_least("n", n, 1)
+    at_least("repeats", repeats, 1)
     p = np.array(sorted(exact.values(), reverse=True), dtype=np.float64)
     p /= p.sum()
     counts = np.random.default_rng(seed).multinomial(n, p, size=repeats)  # [repeats, strings]

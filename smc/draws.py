@@ -14,6 +14,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from smc.errors import OptionError
+
 
 class Draws(Protocol):
     """Source of random outcomes."""
@@ -88,7 +90,13 @@ def invert(cumulative: torch.Tensor, rows: np.ndarray, points: np.ndarray) -> np
 
 
 def generator(seed: int, key: str = "", replicate: int = 0) -> np.random.Generator:
-    """The generator of one run: derives from (root seed, job key, replicate) and from nothing else."""
+    """The generator of one run: derives from (root seed, job key, replicate) and from nothing else.
+
+    Raises:
+        OptionError: the key is not text.
+    """
+    if not isinstance(key, str):
+        raise OptionError(f"key must be a string, not {key!r}: write key={str(key)!r}.")
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
     words = np.frombuffer(digest[:16], dtype="<u4").tolist()
     return np.random.default_rng(np.random.SeedSequence([seed, *words, replicate]))

@@ -25,7 +25,7 @@ from smc.inputs import checked_potentials, compiled, prompt_ids
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
 from smc.resampling import log_sum_exp
-from smc.result import Cost, FinishedSequence, merged_by_key
+from smc.result import Cost, FinishedSequence, Status, merged_by_key
 
 __all__ = ["BudgetError", "CertifiedPosterior", "ExactPosterior", "branch_and_bound", "enumerate_posterior"]
 
@@ -52,6 +52,15 @@ class ExactPosterior:
     log_rejected_mass: float
     log_q_finished: float
     cost: Cost
+
+    @property
+    def status(self) -> Status:
+        """As of :class:`smc.SMCResult`: "complete", "max_tokens" (some mass was censored), or why there is no sequence."""
+        if self.sequences:
+            return "complete" if self.log_censored_mass == -np.inf else "max_tokens"
+        if self.log_censored_mass > -np.inf:
+            return "censored"
+        return "rejected" if self.log_rejected_mass > -np.inf else "dead"
 
     @cached_property
     def weights(self) -> np.ndarray:

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from smc.children import Children
-from smc.constraints.base import CompiledConstraint, ConstraintRows, unpack
+from smc.constraints.base import CompiledConstraint, ConstraintRows
 from smc.models.base import LanguageModel, ModelRows
 from smc.population import EMPTY, Lineage, extended
 from smc.potentials import Potential, ProductRows
-from smc.result import Cost, FinishedSequence, finish
+from smc.result import Cost, FinishedSequence, finish, mask_cost
 from smc.vocabulary import Vocabulary
 
 
@@ -64,20 +64,11 @@ class Frontier:
         log_token[:, stops] = -torch.inf
         return Children(log_token, log_stop)
 
-    @cached_property
-    def allowed(self) -> torch.Tensor:
-        """[R, V + 1] bool: tokens that the mask allows, and the stop event as the last column."""
-        bits = unpack(self.constraint_rows.allowed, len(self.vocabulary))
-        stops = list(self.vocabulary.stop_ids)
-        stop = bits[:, stops].any(dim=1, keepdim=True)
-        bits[:, stops] = False
-        return torch.cat([bits, stop], dim=1)
-
     @property
     def expansion_cost(self) -> Cost:
         """What asking for the children of every row costs once."""
         n = len(self)
-        return Cost(forward_rows=n, passes=1, tokens=n, masks=n)
+        return Cost(forward_rows=n, passes=1, tokens=n) + mask_cost(self.constraint_rows)
 
     def finish(self, rows: np.ndarray, target_power: float) -> tuple[FinishedSequence, ...]:
         """What the given rows ([N] ints), which may stop, become by stopping. The validator has yet to be asked."""

@@ -15,8 +15,12 @@ def compiled(constraint: Constraint, model: LanguageModel) -> CompiledConstraint
 
     Raises:
         ConstraintError, EmptyLanguageError: see :meth:`Constraint.compile`.
-        OptionError: not a constraint at all.
+        OptionError: not a constraint at all, or not a model.
     """
+    if isinstance(model, type) or not isinstance(model, LanguageModel):
+        raise OptionError(
+            f"The model is a {type(model).__name__}. Use HFModel.load, HFModel.from_pretrained or TableModel."
+        )
     if isinstance(constraint, type) or not isinstance(constraint, Constraint):
         raise OptionError(
             f"The constraint is a {type(constraint).__name__}, which is not a constraint. Wrap it: JSONSchema(...) for a schema, "

@@ -22,9 +22,12 @@ class LearnedTwist:
     anything is known). A child proven to have no future gets minus infinity. Potentials are not part of the estimate.
 
     The trie records what a run visits; a run sees what earlier runs have learned. So a run's psi depends on draws that
-    were made before it, and weights correct for any psi: every run stays unbiased, and so does any average of them. What
-    is learned belongs to one (vocabulary, prompt, compiled constraint, power, max_tokens) and is used for no other; two
-    models that share one vocabulary object need twists of their own.
+    were made before it, and weights correct for any psi: every run is unbiased given the earlier ones, so that runs are
+    uncorrelated and the standard error of `replicates` stays right. Mass below children that are dropped for having no
+    future is in none of the result's accounts of dead, rejected and censored mass, unless nothing has a future at all.
+
+    What is learned belongs to one (vocabulary, prompt, compiled constraint, power, max_tokens) and is used for no other;
+    two models that share one vocabulary object need twists of their own.
     """
 
     def __init__(self) -> None:
@@ -33,7 +36,7 @@ class LearnedTwist:
     def start(self, context: TwistContext) -> LearnedTwistRows:
         """One row: the empty prefix. What earlier runs recorded is worked into the estimates here."""
         key = (
-            id(context.vocabulary),
+            id(context.model),
             context.prompt,
             id(context.constraint),
             context.target_power,

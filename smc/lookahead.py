@@ -41,9 +41,9 @@ class LookaheadTwist:
     is unbiased for any surrogate. If it equals the model on the constraint's prefixes there is no variance at all.
 
     Where the automaton came from the run's own constraint, children that cannot end inside the language within
-    max_tokens are dropped, which is a proof and not a guess; mass that would have ended as dead, censored or rejected
-    is then not met and not reported. Nothing else is ever dropped: a child that the automaton or the surrogate thinks
-    impossible has the smallest psi that is known among its siblings and its parent.
+    max_tokens are dropped, which is a proof and not a guess; their mass counts as dead, though it might have ended as
+    censored or rejected. Nothing else is ever dropped: a child that the automaton or the surrogate thinks impossible
+    has the smallest psi that is known among its siblings and its parent.
 
     Under a power p^a unigrams and bigrams sum p^a exactly; see :class:`smc.surrogates.HMM` for hidden states. Potentials
     are no part of psi.

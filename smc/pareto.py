@@ -74,9 +74,13 @@ def shape(excess: np.ndarray) -> float:
 
 
 def independent_weights(result: SMCResult) -> bool:
-    """Whether the particles of a result are independent weighted draws, never resampled."""
+    """Whether the particles of a result are independent weighted draws, never resampled.
+
+    Descent is followed for independent draws alone, so a result that tells it has such draws.
+    """
     resampled = any(row.resampled for row in result.trace) or any(s.resamplings for s in result.sequences)
-    return result.weighted and result.log_evidence is not None and result.ess_kind == "sampling" and not resampled
+    apart = all(s.eves is not None for s in result.sequences)
+    return result.weighted and result.log_evidence is not None and apart and not resampled
 
 
 def _draws_of(result: SMCResult) -> np.ndarray:

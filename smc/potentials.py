@@ -7,6 +7,7 @@ replaced by the final ``log_complete``. So intermediate values steer the search 
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Self, runtime_checkable
@@ -104,7 +105,14 @@ class _TextRows:
 
     @staticmethod
     def _judge(judge: Callable[[str], float], texts: Sequence[bytes]) -> np.ndarray:
-        return np.array([float(judge(to_text(text))) for text in texts], dtype=np.float64)
+        values = [judge(to_text(text)) for text in texts]
+        for text, value in zip(texts, values, strict=True):
+            if not isinstance(value, numbers.Real):
+                raise SMCError(
+                    f"A potential returned {value!r} for {to_text(text)!r}. It must return a log value, minus infinity for "
+                    "'never' (is a return missing?)."
+                )
+        return np.array(values, dtype=np.float64)
 
     def __len__(self) -> int:
         return len(self._texts)

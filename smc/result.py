@@ -10,6 +10,7 @@ from typing import Literal, TypeVar, overload
 
 import numpy as np
 
+from smc.constraints.base import CheckableRows, ConstraintRows
 from smc.draws import generator
 from smc.errors import at_least
 from smc.population import Lineage
@@ -55,6 +56,12 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
+
+
+def mask_cost(rows: ConstraintRows) -> Cost:
+    """What the masks of some rows cost: one each, and the questions that a constraint without masks has to ask for it."""
+    asked = rows.checks_per_mask if isinstance(rows, CheckableRows) else 0
+    return Cost(masks=len(rows), checks=len(rows) * asked)
 
 
 @dataclass(frozen=True)
@@ -170,7 +177,8 @@ class SMCResult:
         log_censored_mass: live mass at max_tokens, never forced and never dropped silently.
         log_unexplored_mass: a bound on what early stopping left out of the evidence.
         log_rejected_mass: mass of finished sequences that the validator refused.
-        log_dead_mass: mass of particles that ran into a dead end (before the step that killed them).
+        log_dead_mass: mass of particles that ran into a dead end (before the step that killed them), and of prefixes
+            that a twist proved to have no future (they might have been censored or rejected later).
         ess: effective sample size of the finished particles. With `ess_kind` "concentration" (enumerated populations)
             it says how concentrated the posterior is, not how good the estimate is.
         trace: one row a step (of the first replicate).

@@ -31,6 +31,7 @@ from smc.result import (
     ess_of,
     finish,
     log_total,
+    mask_cost,
     merge_sequences,
 )
 from smc.twists import Twist, TwistContext, TwistRows
@@ -105,7 +106,8 @@ class SMCSampler:
         target_power: a in the target p(y)^a phi(y); above 1 sharpens towards search.
         proposal: what "sample" draws from, if not the masked model itself.
         potentials: soft conditions phi.
-        twist: a guess at the future of prefixes, which steers what survives and leaves the target alone.
+        twist: a guess at the future of prefixes, which steers what survives and leaves the target alone. With one that
+            learns from run to run, results depend on the runs before, so the seed alone does not fix them.
         max_tokens: tokens before the stop. What is live then is censored and reported.
         stop_fraction: end once the mass that could still finish is below this share of what has; 0 never ends early.
         stop: "bound" reports the rest as `log_unexplored_mass`; "roulette" ends by Russian roulette, without bias.
@@ -138,11 +140,8 @@ class SMCSampler:
         seed: int = 0,
         replicates: int = 1,
     ):
-        if not isinstance(model, LanguageModel):
-            raise OptionError(
-                f"The model is a {type(model).__name__}. Use HFModel.load, HFModel.from_pretrained or TableModel."
-            )
         self.model, self.constraint, self.potentials = model, constraint, checked_potentials(potentials)
+        self._compiled = compiled(constraint, model)
         self.n_particles = at_least("n_particles", n_particles, 1)
         self.max_tokens = at_least("max_tokens", max_tokens, 1)
         self.replicates = at_least("replicates", replicates, 1)
@@ -156,26 +155,40 @@ class SMCSampler:
             raise OptionError(f"twist must be a twist, such as LearnedTwist(), not {twist!r}.")
         self.twist = twist
         if isinstance(branching, Branching):
+            if (resampling, ess_threshold, draws, finished, proposal) != (None, 0.5, "systematic", "retire", None):
+                raise OptionError(
+                    "resampling, ess_threshold, draws, finished and proposal belong to branching='sample' or 'enumerate'. "
+                    f"A {type(branching).__name__} object brings its own: set them there."
+                )
+            if getattr(branching, "n_particles", n_particles) != n_particles:
+                raise OptionError(
+                    f"n_particles={n_particles}, but the {type(branching).__name__} object has "
+                    f"{getattr(branching, 'n_particles', None)}. Give both the same number."
+                )
+            if twist is not None and (branching.asks or not branching.proper):
+                raise OptionError(
+                    f"twist cannot steer {type(branching).__name__}, which has no use for it. Leave it out."
+                )
             self.method, self.branching = type(branching).__name__.lower(), branching
         else:
             self.method = "smc" if branching == "enumerate" else "smc_sample"
             self.branching = from_options(branching, n_particles, resampling, ess_threshold, draws, finished, proposal)
-        self._compiled = compiled(constraint, model)
 
     # ------------------------------------------------------------------ running
 
-    def run(self, prompt: Prompt, key: str = "") -> SMCResult:
+    def run(self, prompt: Prompt, key: str = "", draws: Draws | None = None) -> SMCResult:
         """Run to the end.
 
         Args:
             prompt: text, token ids, or chat messages.
             key: names the run; random numbers derive from (seed, key, replicate).
+            draws: another source of randomness, for tests that visit every outcome and for chains.
 
         Raises:
             PromptError: the prompt is not one, or leaves no room for `max_tokens` in the model's context.
             ModelError: the model returned NaN.
         """
-        return combine([self._run_once(prompt, key, replicate) for replicate in range(self.replicates)])
+        return combine([self._run_once(prompt, key, replicate, draws) for replicate in range(self.replicates)])
 
     def run_many(self, jobs: Sequence[Job]) -> list[SMCResult]:
         """Run several jobs, one after the other; results as `run` gives for each alone.
@@ -250,12 +263,15 @@ class SMCSampler:
             children = Children.to_ask(log_probs, self.model.vocabulary, checker(state.constraint_rows))
         else:
             children = Children.of(log_probs, state.constraint_rows.allowed, self.model.vocabulary)
-        twist = None if state.twist_rows is None else state.twist_rows.look(children)
+        twist = None if state.twist_rows is None else state.twist_rows.look(children).checked(children)
 
         # 2. branch: a properly weighted choice of children
         targets = children.powered(self.target_power)
         offspring = self.branching.branch(targets, twist, population, self._pool(state.finished), draws)
         log_kept = children.log_kept if offspring.log_kept is None else offspring.log_kept
+        log_lost = np.where(log_kept == -np.inf, 0.0, -np.inf)
+        if twist is not None:
+            log_lost = np.maximum(log_lost, twist.log_doomed(targets))
 
         # 3. reweight by the potentials: ended sequences by their final value, the others by the running one
         ended, log_rejected, refused = self._end(state, children, log_kept, offspring)
@@ -290,7 +306,7 @@ class SMCSampler:
                 log_total(finished) if self.branching.compete else _log_add(state.log_finished_mass, log_total(ended))
             ),
             log_rejected=_log_add(state.log_rejected, log_rejected),
-            log_dead=_log_add(state.log_dead, log_sum_exp(population.log_mass[log_kept == -np.inf])),
+            log_dead=_log_add(state.log_dead, log_sum_exp(population.log_mass + log_lost)),
             refused=state.refused or refused,
             model_rows=state.model_rows.advance(parents, tokens),
             constraint_rows=state.constraint_rows.advance(parents, tokens),
@@ -312,9 +328,10 @@ class SMCSampler:
             dead=offspring.dead,
         )
         n = len(population)
-        masks = 0 if self.branching.asks and isinstance(state.constraint_rows, CheckableRows) else n
+        answered = self.branching.asks and isinstance(state.constraint_rows, CheckableRows)  # without any mask
+        masks = Cost() if answered else mask_cost(state.constraint_rows)
         seconds = time.perf_counter() - started
-        cost = Cost(forward_rows=n, passes=1, tokens=n, masks=masks, checks=offspring.checks, seconds=seconds)
+        cost = masks + Cost(forward_rows=n, passes=1, tokens=n, checks=offspring.checks, seconds=seconds)
         return replace(state, trace=(*state.trace, row), cost=state.cost + cost)
 
     def result(self, state: State) -> SMCResult:
@@ -363,10 +380,10 @@ class SMCSampler:
         )
 
     def _twist_context(self, ids: tuple[int, ...]) -> TwistContext:
-        return TwistContext(self.model.vocabulary, ids, self._compiled, self.target_power, self.max_tokens)
+        return TwistContext(self.model, ids, self._compiled, self.target_power, self.max_tokens)
 
-    def _run_once(self, prompt: Prompt, key: str, replicate: int) -> SMCResult:
-        for state in self.steps(prompt, key, replicate):  # noqa: B007  (the last one counts)
+    def _run_once(self, prompt: Prompt, key: str, replicate: int, draws: Draws | None) -> SMCResult:
+        for state in self.steps(prompt, key, replicate, draws):  # noqa: B007  (the last one counts)
             pass
         return self.result(state)
 

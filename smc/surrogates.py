@@ -6,9 +6,10 @@ event of probability q counts Z_t, and what the mask took counts as lost. So a s
 to 1, and the mass that it gives to a whole language is a guess at the evidence. (Samples of the model itself would do
 without Z_t, but where the evidence is small hardly any of them shows what comes inside the language.)
 
-Smoothing is the same everywhere: every law is fitted as if `smoothing` events more had been seen, spread like a prior,
-which is uniform over text tokens and the stop for a unigram, the unigram for events that depend on a context or a
-hidden state, and uniform over hidden states. So whatever a mask may allow keeps a positive probability.
+Smoothing counts for `smoothing` events more than were seen: spread evenly over text tokens and the stop for a unigram,
+like the unigram after each context of a bigram, and for a hidden Markov model like the unigram in all hidden states
+together, in equal proportion, so that an event that none of them has seen tells nothing about the hidden state. So
+whatever a mask may allow keeps a positive probability.
 
 What a surrogate remembers of a prefix is its *memory*, an array with one row for each prefix.
 """
@@ -92,7 +93,8 @@ class Unigram:
         """
         within("smoothing", smoothing, 0, np.inf, without_low=True)
         events = _Events.of(samples, vocabulary, kept)
-        return cls(events.law(np.ones((len(events.flat), 1)), events.flat_kept, _uniform(vocabulary), smoothing)[0])
+        (frequency,), (total,) = events.frequencies(np.ones((len(events.flat), 1)), events.flat_kept)
+        return cls((total * frequency + smoothing * _uniform(vocabulary)) / (total + smoothing))
 
     def __len__(self) -> int:
         return len(self.event) - 1
@@ -200,7 +202,7 @@ class Bigram:
 
 @dataclass(frozen=True, eq=False)
 class HMM:
-    """A hidden Markov model: each hidden state emits a token, or the stop, and moves on (Rabiner, 1989).
+    """A hidden Markov model: a hidden state emits a token, or the stop, and moves on (Rabiner, 1989).
 
     Under a power the masses are those of E[p(y | hidden path)^power]: the sum of p(y)^power itself has no recursion.
     The two agree for one hidden state, or at power 1.
@@ -222,41 +224,48 @@ class HMM:
         kept: Kept | None = None,
         smoothing: float = 1.0,
         *,
-        n_states: int = 16,
+        n_states: int = 32,
         iterations: int = 30,
         seed: int = 0,
     ) -> Self:
-        """Baum-Welch (Baum et al., 1970) from hidden states that follow positions, half at random.
+        """Baum-Welch (Baum et al., 1970) from hidden states that follow position and last token.
 
-        Iterations fit the law of the samples; emissions then count what was kept. With the prior each iteration is a
-        step of EM for the posterior mode, so that log likelihood plus log prior never falls. Other arguments and
-        errors as for :meth:`Unigram.fit`.
+        Iterations are EM for the likelihood of the samples, which never falls; emissions then count what was kept.
+        Other arguments and errors as for :meth:`Unigram.fit`.
         """
         at_least("n_states", n_states, 1)
         at_least("iterations", iterations, 0)
+        unigram = Unigram.fit(samples, vocabulary, smoothing=smoothing).event
         events = _Events.of(samples, vocabulary, kept)
-        prior = Unigram.fit(samples, vocabulary, smoothing=smoothing).event
         law = _first_guess(events, n_states, generator(at_least("seed", seed, 0), "hmm"))
         moves = np.einsum("n,nti,ntj->ij", events.count, law[:, :-1], law[:, 1:])
-        model = cls._from_counts(events, law, moves, prior, smoothing)
+        mix = smoothing / (smoothing + events.flat_count.sum())
+        own = law[events.here]
+        model = cls._from_counts(events, law, moves, own, mix, unigram)
         for _ in range(iterations):
-            model = cls._from_counts(events, *model._smoothed(events), prior, smoothing)
+            law, moves = model._smoothed(events)
+            own = law[events.here] * model._own_share(events, mix * unigram)
+            model = cls._from_counts(events, law, moves, own, mix, unigram)
         if kept is None:
             return model
-        law, _ = model._smoothed(events)
-        prior = Unigram.fit(samples, vocabulary, kept, smoothing).event
-        return cls(model.initial, model.transition, events.law(law[events.here], events.flat_kept, prior, smoothing))
+        unigram = Unigram.fit(samples, vocabulary, kept, smoothing).event
+        return cls(model.initial, model.transition, _mixture(events, own, events.flat_kept, mix, unigram))
 
     @classmethod
     def _from_counts(
-        cls, events: _Events, law: np.ndarray, moves: np.ndarray, prior: np.ndarray, smoothing: float
+        cls, events: _Events, law: np.ndarray, moves: np.ndarray, own: np.ndarray, mix: float, unigram: np.ndarray
     ) -> Self:
-        """The M step, from what :meth:`_smoothed` returns."""
-        more = smoothing / law.shape[2]
-        initial = events.count @ law[:, 0] + more
-        transition = moves + more
-        emission = events.law(law[events.here], np.ones(len(events.flat)), prior, smoothing)
-        return cls(initial / initial.sum(), transition / transition.sum(axis=1, keepdims=True), emission)
+        """The M step, from what :meth:`_smoothed` returns and how far each event is each hidden state's own [M, H]."""
+        initial = events.count @ law[:, 0]
+        total = moves.sum(axis=1, keepdims=True)
+        # a state from which no sample goes on may go anywhere
+        transition = np.where(total > 0, moves / np.where(total > 0, total, 1.0), 1 / len(moves))
+        emission = _mixture(events, own, np.ones(len(events.flat)), mix, unigram)
+        return cls(initial / initial.sum(), transition, emission)
+
+    def _own_share(self, events: _Events, background: np.ndarray) -> np.ndarray:
+        """[M, H] the chance that an event came from the hidden state's own law and not from the unigram mixed in."""
+        return 1 - background[events.flat, None] / self.emission.T[events.flat]
 
     def _smoothed(self, events: _Events) -> tuple[np.ndarray, np.ndarray]:
         """The E step: forward and backward, scaled at every position.
@@ -306,6 +315,9 @@ class HMM:
         return HiddenFuture.of(automaton, self.initial, self.transition, self.emission, horizon, power)
 
 
+_RANDOM = 0.2  # share of the first guess at hidden states that is random
+
+
 class Fitted(NamedTuple):
     """A surrogate, and what its samples cost: methods that use it should be charged for it."""
 
@@ -322,7 +334,7 @@ def fit_surrogate(
     n_samples: int = 256,
     max_tokens: int = 256,
     smoothing: float = 1.0,
-    n_states: int = 16,
+    n_states: int = 32,
     iterations: int = 30,
     seed: int = 0,
 ) -> Fitted:
@@ -418,19 +430,19 @@ class _Events:
         """[N, T] bool: where there is an event."""
         return self.padded >= 0
 
-    def law(self, share: np.ndarray, factor: np.ndarray, prior: np.ndarray, smoothing: float) -> np.ndarray:
-        """Smoothed relative frequencies of events.
+    def frequencies(self, share: np.ndarray, factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Relative frequencies of events in H laws, and how many events each law has.
 
         Args:
-            share: [M, H] how much of each event belongs to each of H laws. factor: [M] what an event counts.
-            prior: [V + 1], which counts for `smoothing` events.
+            share: [M, H] how much of each event belongs to each law. factor: [M] what an event counts when it is seen.
 
         Returns:
-            [H, V + 1].
+            [H, V + 1] and [H]; zeros where a law has no events.
         """
         weight = share * self.flat_count[:, None]
+        total = weight.sum(axis=0)
         seen = [np.bincount(self.flat, weights=column * factor, minlength=self.width) for column in weight.T]
-        return (np.array(seen) + smoothing * prior) / (weight.sum(axis=0)[:, None] + smoothing)
+        return np.array(seen) / np.where(total > 0, total, 1.0)[:, None], total
 
 
 def _as_events(sample: Sequence[int], vocabulary: Vocabulary) -> tuple[int, ...]:
@@ -449,14 +461,28 @@ def _uniform(vocabulary: Vocabulary) -> np.ndarray:
     return prior / prior.sum()
 
 
-def _first_guess(events: _Events, n_states: int, rng: np.random.Generator) -> np.ndarray:
-    """[N, T, H] laws to begin with: half at random, half spread over the states that stand for the position.
+def _mixture(events: _Events, own: np.ndarray, factor: np.ndarray, mix: float, unigram: np.ndarray) -> np.ndarray:
+    """[H, V + 1] emissions: each hidden state's relative frequencies, with the unigram mixed in."""
+    frequency, _ = events.frequencies(own, factor)
+    return (1 - mix) * frequency + mix * unigram
 
-    Positions share the states out evenly; if there are more positions than states, the last one is for all late ones.
+
+def _first_guess(events: _Events, n_states: int, rng: np.random.Generator) -> np.ndarray:
+    """[N, T, H] laws to begin with: mostly the context of an event, partly at random.
+
+    A context is the position and the event before. The most frequent ones get a hidden state each; any other shares
+    that of the most frequent context of its position, if there is one, and else that of the least frequent context.
     """
     n, length = events.padded.shape
-    distinct = min(length, n_states)
-    of_position = np.arange(n_states) % distinct == np.minimum(np.arange(length), distinct - 1)[:, None]
-    position = of_position / of_position.sum(axis=1, keepdims=True)
-    random = rng.dirichlet(np.ones(n_states), size=(n, length))
-    return (0.5 * position + 0.5 * random) * events.here[:, :, None]
+    before = np.concatenate([np.full((n, 1), -1), events.padded[:, :-1]], axis=1)[events.here]
+    at = np.broadcast_to(np.arange(length), (n, length))[events.here]
+    contexts, which = np.unique(np.stack([at, before], axis=1), axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    frequent = np.argsort(-np.bincount(which, weights=events.flat_count), kind="stable")[:n_states]
+    state = np.full(len(contexts), len(frequent) - 1)
+    for rank in reversed(range(len(frequent))):  # so that the most frequent context of a position has the last word
+        state[contexts[:, 0] == contexts[frequent[rank], 0]] = rank
+    state[frequent] = np.arange(len(frequent))
+    law = _RANDOM * rng.dirichlet(np.ones(n_states), size=(n, length)) * events.here[:, :, None]
+    law[events.here, state[which]] += 1 - _RANDOM
+    return law

@@ -16,6 +16,8 @@ import torch
 
 from smc.children import Children
 from smc.constraints.base import CompiledConstraint
+from smc.errors import SMCError
+from smc.models.base import LanguageModel
 from smc.vocabulary import Vocabulary
 
 
@@ -32,6 +34,26 @@ class Lookahead:
     log_token: torch.Tensor
     log_stop: np.ndarray
 
+    def checked(self, children: Children) -> Lookahead:
+        """Itself.
+
+        Raises:
+            SMCError: a value for a child that may follow is NaN or plus infinity.
+        """
+        tokens = torch.where(children.log_token > -torch.inf, self.tokens_like(children), 0.0)
+        stops = np.where(children.log_stop > -np.inf, self.log_stop, 0.0)
+        if not bool((tokens < torch.inf).all()) or not (stops < np.inf).all():
+            raise SMCError(
+                "A twist returned NaN or plus infinity. It must return a finite log value, or minus infinity for a child "
+                "that provably has no future."
+            )
+        return self
+
+    def log_doomed(self, children: Children) -> np.ndarray:
+        """[R] log of the mass of the tokens that are proven to have no future."""
+        doomed = torch.where(self.tokens_like(children) == -torch.inf, children.log_token, -torch.inf)
+        return torch.logsumexp(doomed.double(), dim=1).cpu().numpy()
+
     def tokens_like(self, children: Children) -> torch.Tensor:
         """[R, V] log psi of the tokens, in the children's dtype and on their device."""
         return self.log_token.to(children.log_token)
@@ -47,18 +69,23 @@ class TwistContext:
     """What a run tells its twist.
 
     Attributes:
-        vocabulary: the tokens.
+        model: what is steered; `vocabulary` holds its tokens.
         prompt: token ids of the prompt.
         constraint: the compiled constraint of the run.
         target_power: a of the target p(y)^a phi(y).
         max_tokens: tokens before the stop.
     """
 
-    vocabulary: Vocabulary
+    model: LanguageModel
     prompt: tuple[int, ...]
     constraint: CompiledConstraint
     target_power: float
     max_tokens: int
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The model's tokens."""
+        return self.model.vocabulary
 
 
 class TwistRows(Protocol):

@@ -17,8 +17,20 @@ from smc.inputs import checked_potentials, compiled, prompt_ids
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
 from smc.resampling import log_sum_exp
-from smc.result import Cost, SMCResult, Status, ess_of, merge_sequences
+from smc.result import Cost, SMCResult, Status, combine, ess_of, merge_sequences
 from smc.trie import CENSORED, DEAD, NOWHERE, OPEN, REJECTED, Trie, TrieStore
+
+_ROUNDING = 1e-9
+"""A potential may exceed the bound that it promises by so much."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Samples wanted, draws in a round, and the most draws to make."""
+
+    n_particles: int
+    batch_size: int
+    max_draws: int
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,7 @@ def accept_reject(
     store: TrieStore | None,
     seed: int,
     key: str,
+    replicates: int,
     draws: Draws | None,
 ) -> SMCResult:
     """Draw until `n_particles` sequences are accepted, `max_draws` are made, or nothing is left that could be.
@@ -63,13 +76,13 @@ def accept_reject(
     The evidence estimate is the mean over draws of H_i 1[accepted] (times the bound on the potentials), and rejected,
     censored and dead mass are estimated likewise, with what is known of them already added. Each draw's term is unbiased,
     so the mean over a number of draws fixed in advance is too. If the n-th acceptance ends the run, that draw is left
-    out of the mean (n > 1), as Haldane (1945) does: exactly unbiased where H is constant (rejection, rsft); where it
-    adapts (ars, cars) a bias of smaller order than the standard error remains.
+    out of the mean, as Haldane (1945) does: exactly unbiased where H is constant (rejection, rsft); where it adapts (ars,
+    cars) a bias of smaller order than the standard error remains. With n = 1 nothing is left to estimate from:
+    `log_evidence` is None.
 
     If `max_draws` ends the run, draw i weighs H_i / max_draws if accepted, which is properly weighted: where accepted
     sequences teach (cars), how many there are depends on which, so equal weights would be slightly off.
     """
-    started = time.perf_counter()
     at_least("n_particles", n_particles, 1)
     at_least("batch_size", batch_size, 1)
     at_least("max_draws", max_draws, 1)
@@ -78,17 +91,32 @@ def accept_reject(
     log_bound = float(sum(potential.log_bound for potential in potentials))
     language = compiled(constraint, model)
     ids = prompt_ids(model, prompt, at_least("max_tokens", max_tokens, 1))
-    draws = draws if draws is not None else RandomDraws(generator(seed, key))
-    tries = {
-        kind: Trie()
-        if store is None
-        else store.trie(kind, model, ids, constraint, potentials, target_power, max_tokens)
-        for kind in ("cones", "hits")
-    }
-    root = Frontier.start(model, language, potentials, ids)
-    hits = tries["hits"] if guidance.futures == "hits" else None
-    explorer = Explorer(guidance, root, language, target_power, max_tokens, draws, tries["cones"], hits)
-    cost = Cost(tokens=max(len(ids) - 1, 0)) + replace(root.expansion_cost, masks=int(guidance.mask == "first"))
+    at_least("replicates", replicates, 1)
+
+    def explorer(replicate: int) -> Explorer:
+        """Walkers with tries of their own, unless the caller keeps them."""
+        tries = {
+            kind: Trie()
+            if store is None
+            else store.trie(kind, model, ids, constraint, potentials, target_power, max_tokens)
+            for kind in ("cones", "hits")
+        }
+        root = Frontier.start(model, language, potentials, ids)
+        source = draws if draws is not None else RandomDraws(generator(seed, key, replicate))
+        hits = tries["hits"] if guidance.futures == "hits" else None
+        return Explorer(guidance, root, language, target_power, max_tokens, source, tries["cones"], hits)
+
+    budget = Budget(n_particles, batch_size, max_draws)
+    results = [_once(explorer(r), budget, log_bound, max(len(ids) - 1, 0)) for r in range(replicates)]
+    return replace(combine(results), seed=seed, key=key)
+
+
+def _once(explorer: Explorer, budget: Budget, log_bound: float, prompt_tokens: int) -> SMCResult:
+    """One run. log_bound: of the product of the potentials."""
+    started = time.perf_counter()
+    guidance, root, target_power = explorer.guidance, explorer.root, explorer.target_power
+    n_particles, max_draws = budget.n_particles, budget.max_draws
+    cost = Cost(tokens=prompt_tokens) + replace(root.expansion_cost, masks=int(guidance.mask == "first"))
     log_first = float(root.children.log_kept[0]) if guidance.mask == "first" else 0.0
 
     trials: list[Trial] = []
@@ -97,10 +125,10 @@ def accept_reject(
         guide = explorer.guide
         log_h = log_first if guide is None else guide.log_open
         log_known = NOWHERE if guide is None else guide.log_mass(guide.root, 0)
-        endings, spent = explorer.round(min(batch_size, max_draws - len(trials)))
+        endings, spent = explorer.round(min(budget.batch_size, max_draws - len(trials)))
         cost += spent
         for ending in endings:
-            accepted = ending.fate == OPEN and _accept(ending, log_bound, target_power, draws)
+            accepted = ending.fate == OPEN and _accept(ending, log_bound, target_power, explorer.draws)
             n_accepted += accepted
             trials.append(Trial(ending, accepted, log_h, log_known))
 
@@ -108,10 +136,11 @@ def accept_reject(
     trials = _until(trials, n_particles)
     samples = [trial for trial in trials if trial.accepted]
     complete = len(samples) == n_particles
-    counted = trials[:-1] if complete and n_particles > 1 else trials
-    log_evidence = _mean([trial.log_h + log_bound if trial.accepted else -np.inf for trial in counted])
+    lone = complete and n_particles == 1
+    counted = trials[:-1] if complete and not lone else trials
+    log_evidence = None if lone else _mean([t.log_h + log_bound if t.accepted else -np.inf for t in counted])
     log_weight = [
-        log_evidence - np.log(len(samples)) if complete else trial.log_h + log_bound - np.log(len(trials))
+        (log_evidence or 0.0) - np.log(len(samples)) if complete else trial.log_h + log_bound - np.log(len(trials))
         for trial in samples
     ]
     proven = explorer.cones.log_open == -np.inf
@@ -149,8 +178,6 @@ def accept_reject(
         ess_kind="sampling",
         trace=(),
         cost=cost + Cost(seconds=time.perf_counter() - started),
-        seed=seed,
-        key=key,
         acceptance=acceptance,
     )
 
@@ -159,12 +186,12 @@ def _accept(ending: Ending, log_bound: float, target_power: float, draws: Draws)
     """Whether a valid sequence y is a sample: with probability p(y)^(a - 1) phi(y) / bound."""
     assert ending.sequence is not None
     log_phi = ending.sequence.log_potential
-    if log_phi > log_bound:
+    if log_phi > log_bound + _ROUNDING:
         raise SMCError(
             f"The potentials promise log phi <= {log_bound:g} but gave {log_phi:g} for {ending.sequence.text!r}. "
             "Raise log_bound."
         )
-    log_ratio = log_phi - log_bound + (target_power - 1) * ending.log_prob
+    log_ratio = min(log_phi - log_bound, 0.0) + (target_power - 1) * ending.log_prob
     return log_ratio == 0 or draws.bernoulli(float(np.exp(log_ratio)))
 
 

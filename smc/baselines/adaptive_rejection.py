@@ -36,6 +36,7 @@ def ars(
     store: TrieStore | None = None,
     seed: int = 0,
     key: str = "",
+    replicates: int = 1,
     draws: Draws | None = None,
 ) -> SMCResult:
     """Adaptive rejection sampling: no invalid prefix is drawn twice (Parys et al., 2025).
@@ -58,6 +59,7 @@ def ars(
         store=store,
         seed=seed,
         key=key,
+        replicates=replicates,
         draws=draws,
     )
 
@@ -75,6 +77,7 @@ def rsft(
     max_draws: int = 1000,
     seed: int = 0,
     key: str = "",
+    replicates: int = 1,
     draws: Draws | None = None,
 ) -> SMCResult:
     """Rejection sampling with the first token drawn under the mask, whose surviving mass is known (Parys et al., 2025).
@@ -98,6 +101,7 @@ def rsft(
         store=None,
         seed=seed,
         key=key,
+        replicates=replicates,
         draws=draws,
     )
 
@@ -116,6 +120,7 @@ def cars(
     store: TrieStore | None = None,
     seed: int = 0,
     key: str = "",
+    replicates: int = 1,
     draws: Draws | None = None,
 ) -> SMCResult:
     """Constrained adaptive rejection sampling: all that the mask forbids at any visited prefix is excluded
@@ -159,6 +164,7 @@ def cars(
         store=store,
         seed=seed,
         key=key,
+        replicates=replicates,
         draws=draws,
     )
 

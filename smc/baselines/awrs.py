@@ -40,8 +40,10 @@ def awrs_smc(
     seed: int = 0,
     key: str = "",
     replicates: int = 1,
+    draws: Draws | None = None,
 ) -> SMCResult:
-    """Sequential Monte Carlo in which the constraint is asked about single tokens (Lipkin et al., 2025).
+    """Sequential Monte Carlo in which the constraint is asked about single tokens (Lipkin et al., "Fast Controlled
+    Generation from Language Models with Adaptive Weighted Rejection Sampling", COLM 2025).
 
     A particle draws tokens from the unmasked model, without those already refused, until `n_accepted` were allowed. The
     first allowed one extends it: it follows the masked distribution exactly. How soon the others came estimates the
@@ -55,6 +57,7 @@ def awrs_smc(
     Args:
         n_accepted: allowed draws to wait for, at least 2. More cost checks and lower the variance of the weights.
         resampling, ess_threshold, finished, target_power, stop_fraction, replicates: as for :class:`smc.SMCSampler`.
+        draws: source of randomness, for tests that visit every outcome.
 
     Raises:
         OptionError: an option value that does not exist.
@@ -81,7 +84,7 @@ def awrs_smc(
         seed=seed,
         replicates=replicates,
     )
-    return replace(sampler.run(prompt, key), method="awrs_smc")
+    return replace(sampler.run(prompt, key, draws), method="awrs_smc")
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class AdaptiveRejection(Sample):
         log_kept = np.full(len(population), -np.inf)
         parents, columns, log_weight, count = [], [], [], []
         checks = 0
-        law = np.array(children.relative.cpu(), dtype=np.float64)
+        law = children.relative.double().cpu().numpy().copy()
         for row, n in enumerate(population.count):
             answers = _Answers(law[row], children.check, row)
             drawn: dict[int, list[float]] = {}  # the estimates of the particles that went to each child
@@ -154,26 +157,27 @@ class _Answers:
     Attributes:
         law: [C] float64, masses of the children that are not refused yet.
         check: ``check(row, column)``.
-        allowed: columns known to be allowed.
+        refused: how many were refused. allowed: columns known to be allowed.
     """
 
     law: np.ndarray
     check: Callable[[int, int], bool]
     row: int
     checks: int = 0
+    refused: int = 0
     allowed: set[int] = field(default_factory=set)
 
     def draw(self, n_accepted: int, draws: Draws) -> tuple[int | None, float]:
         """One particle: its child, and the log of an unbiased estimate of the allowed mass; None where nothing is."""
         first: int | None = None
-        accepted = refused = 0
+        accepted = 0
         masses = []  # what could still be drawn, at each draw
         total = float(self.law.sum())
         while accepted < n_accepted:
             if total <= 0:
                 return None, -np.inf
             # several at once: one that was refused meanwhile is passed over, as if it had not been drawn
-            rows = np.zeros(n_accepted - accepted + refused // 8, dtype=np.int64)
+            rows = np.zeros(n_accepted - accepted + self.refused // 8, dtype=np.int64)
             for column in draws.categorical(torch.from_numpy(self.law)[None], rows).tolist():
                 if self.law[column] == 0:
                     continue
@@ -184,7 +188,7 @@ class _Answers:
                     if accepted == n_accepted:
                         break
                 else:
-                    refused += 1
+                    self.refused += 1
                     self.law[column] = 0.0
                     total = float(self.law.sum())  # summed anew, so that little is left exactly when little is left
         return first, log_mass_estimate(np.array(masses), n_accepted)
@@ -220,5 +224,7 @@ def log_mass_estimate(masses: np.ndarray, n_accepted: int) -> float:
     log_h = np.log(masses)
     step = 0.25
     x = np.arange(log_h.min() - 40.0, log_h.max() + 40.0, step)
-    log_integrand = x + (-np.logaddexp(0.0, x[:, None] - log_h)).sum(axis=1)
+    log_integrand = x.copy()
+    for part in np.array_split(log_h, -(-len(log_h) // 1024)):  # a table for many draws would be large
+        log_integrand -= np.logaddexp(0.0, x[:, None] - part).sum(axis=1)
     return log_sum_exp(log_integrand) + float(np.log(step * (n_accepted - 1)))

@@ -13,6 +13,7 @@ from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
 from smc.result import SMCResult
 from smc.sampler import SMCSampler
+from smc.twists import Twist
 
 
 def grammar_smc(
@@ -28,6 +29,8 @@ def grammar_smc(
     target_power: float = 1.0,
     seed: int = 0,
     key: str = "",
+    replicates: int = 1,
+    twist: Twist | None = None,
     draws: Draws | None = None,
 ) -> SMCResult:
     """Token by token SMC: proposals from the mask, critics as intermediate targets, multinomial resampling.
@@ -37,7 +40,7 @@ def grammar_smc(
     finished particles among them. Unbiased evidence, consistent posterior. (The paper reports 5 to 10 particles.)
 
     Args:
-        model, constraint, prompt, max_tokens, target_power, seed, key: as for :class:`smc.SMCSampler`.
+        model, constraint, prompt, max_tokens, target_power, seed, key, replicates, twist: as for :class:`smc.SMCSampler`.
         n_particles: K.
         potentials: the critics. Their running values steer the search, their final ones enter the target.
         boundary: whether a prefix ends at a place where the critics should be asked for running values; None asks them
@@ -63,6 +66,7 @@ def grammar_smc(
         target_power=target_power,
         stop_fraction=0,
         seed=seed,
+        replicates=replicates,
+        twist=twist,
     )
-    *_, last = sampler.steps(prompt, key, draws=draws)
-    return replace(sampler.result(last), method="grammar_smc")
+    return replace(sampler.run(prompt, key, draws), method="grammar_smc")

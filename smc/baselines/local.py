@@ -41,16 +41,30 @@ def importance_resampling(
     *,
     n_particles: int = 16,
     potentials: Sequence[Potential] = (),
+    target_power: float = 1.0,
     max_tokens: int = 256,
     seed: int = 0,
     key: str = "",
+    replicates: int = 1,
 ) -> SMCResult:
     """The samples of :func:`local_masking` (the same ones for the same seed and key), weighted by prod Z_t phi(y).
 
-    Unbiased evidence, consistent posterior. Resampling the final set (``result.sample(n)``) would only add noise to
+    Under a power a they are drawn from p^a, masked, and weighted by its normalisers. Unbiased evidence, consistent posterior. Resampling the final set (``result.sample(n)``) would only add noise to
     expectations, so the weights are kept (Rubin, 1988).
     """
-    return independent_samples(model, constraint, prompt, n_particles, potentials, max_tokens, seed, key, proper=True)
+    return independent_samples(
+        model,
+        constraint,
+        prompt,
+        n_particles,
+        potentials,
+        max_tokens,
+        seed,
+        key,
+        proper=True,
+        target_power=target_power,
+        replicates=replicates,
+    )
 
 
 def independent_samples(
@@ -63,6 +77,8 @@ def independent_samples(
     seed: int,
     key: str,
     proper: bool,
+    target_power: float = 1.0,
+    replicates: int = 1,
 ) -> SMCResult:
     """K masked samples without resampling, with importance weights (`proper`) or with equal ones."""
     at_least("n_particles", n_particles, 1)
@@ -74,7 +90,9 @@ def independent_samples(
         branching=branching,
         potentials=potentials,
         max_tokens=max_tokens,
+        target_power=target_power,
         stop_fraction=0,
         seed=seed,
+        replicates=replicates,
     )
     return replace(sampler.run(prompt, key), method="importance_resampling" if proper else "local_masking")

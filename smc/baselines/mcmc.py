@@ -21,7 +21,7 @@ from smc.inputs import checked_potentials, compiled, prompt_ids
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
 from smc.resampling import log_sum_exp
-from smc.result import Cost, FinishedSequence, SMCResult, Status, ess_of, merge_sequences
+from smc.result import Cost, FinishedSequence, SMCResult, Status, ess_of, mask_cost, merge_sequences
 
 Loss = Literal["dead", "censored", "rejected"]
 PROPOSALS = ("restart", "uniform", "priority")
@@ -126,7 +126,8 @@ class MaskedDrawer:
                     break
                 walk, draw_of = walk.keep(np.flatnonzero(~refused)), draw_of[~refused]
             frontier, row = walk.frontier, walk.row
-            cost += frontier.expansion_cost if frontier.length else Cost(masks=1)  # the root has met the model before
+            # the root has met the model before
+            cost += frontier.expansion_cost if frontier.length else mask_cost(frontier.constraint_rows)
             children = frontier.children
             stop = children.log_token.shape[1]
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from smc.baselines.pimh import accepted_or_kept, average, check_iterations, check_twist
-from smc.conditional import conditional_smc, plain_run, retaining
+from smc.conditional import conditional_smc, retaining
 from smc.constraints.base import Constraint
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError, at_least, within
@@ -103,7 +103,7 @@ def particle_gibbs(
 
     cost = Cost()
     for _ in range(max_tries):
-        system = plain_run(sampler, prompt, key, source)
+        system = sampler.run(prompt, key, source)
         cost += system.cost
         if system.sequences:
             break
@@ -114,7 +114,7 @@ def particle_gibbs(
     tried = accepted = 0
     for _ in range(n_iterations):
         if refresh > 0 and source.bernoulli(refresh):
-            new = plain_run(sampler, prompt, key, source)
+            new = sampler.run(prompt, key, source)
             system = accepted_or_kept(system, new, source)
             tried, accepted = tried + 1, accepted + (system is new)
         else:

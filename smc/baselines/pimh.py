@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from smc.conditional import plain_run
 from smc.constraints.base import Constraint
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError, at_least
@@ -90,7 +89,7 @@ def pimh(
     system: SMCResult | None = None
     tried = accepted = 0
     for iteration in range(n_iterations):
-        proposal = plain_run(sampler, prompt, key, source)
+        proposal = sampler.run(prompt, key, source)
         proposals.append(proposal)
         if system is None:
             system = proposal if proposal.sequences else None

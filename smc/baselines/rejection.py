@@ -29,6 +29,7 @@ def rejection(
     max_draws: int = 1000,
     seed: int = 0,
     key: str = "",
+    replicates: int = 1,
     draws: Draws | None = None,
 ) -> SMCResult:
     """Independent draws from the model; those that the mask and the validator allow are kept (von Neumann, 1951).
@@ -77,5 +78,6 @@ def rejection(
         store=None,
         seed=seed,
         key=key,
+        replicates=replicates,
         draws=draws,
     )

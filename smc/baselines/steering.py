@@ -20,7 +20,7 @@ from smc.potentials import Potential
 from smc.resampling import Candidates, multinomial, optimal
 from smc.result import SMCResult
 from smc.sampler import SMCSampler
-from smc.twists import Lookahead
+from smc.twists import Lookahead, Twist
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,8 @@ def smc_steering(
     target_power: float = 1.0,
     seed: int = 0,
     key: str = "",
+    replicates: int = 1,
+    twist: Twist | None = None,
     draws: Draws | None = None,
 ) -> SMCResult:
     """SMC with a beam factor and resampling without replacement.
@@ -111,7 +113,7 @@ def smc_steering(
     here they are one.
 
     Args:
-        model, constraint, prompt, potentials, max_tokens, target_power, seed, key: as for :class:`smc.SMCSampler`.
+        model, constraint, prompt, potentials, max_tokens, target_power, seed, key, replicates, twist: as for :class:`smc.SMCSampler`.
         n_particles: K, the most sequences that are kept at a step. Forward rows follow K, not K times the beam factor.
         beam_factor: children that every live particle draws.
         finished: "compete" (finished sequences stay in the resampling, as published) or "retire".
@@ -135,6 +137,7 @@ def smc_steering(
         target_power=target_power,
         stop_fraction=0,
         seed=seed,
+        replicates=replicates,
+        twist=twist,
     )
-    *_, last = sampler.steps(prompt, key, draws=draws)
-    return replace(sampler.result(last), method="smc_steering")
+    return replace(sampler.run(prompt, key, draws), method="smc_steering")

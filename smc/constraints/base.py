@@ -31,7 +31,14 @@ class ConstraintRows(Protocol):
 
 @runtime_checkable
 class CheckableRows(Protocol):
-    """Rows of a constraint that answers for one token at a time, which may be all that it can do cheaply."""
+    """Rows of a constraint that answers for one token at a time, which may be all that it can do cheaply.
+
+    Attributes:
+        checks_per_mask: questions that making the mask of one row takes.
+    """
+
+    @property
+    def checks_per_mask(self) -> int: ...
 
     def check(self, row: int, token: int) -> bool:
         """Whether a token may follow (a stop token: whether the prefix is a complete member)."""

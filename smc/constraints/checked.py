@@ -60,6 +60,7 @@ class CompiledChecked:
         self._language, self._vocabulary = language, vocabulary
         self._stops = frozenset(vocabulary.stop_ids)
         self.width = len(vocabulary)
+        self.checks_per_mask = int(vocabulary.spelling.sum()) + 1
 
     def start(self) -> CheckedRows:
         """One row: the empty prefix."""
@@ -98,6 +99,11 @@ class CheckedRows:
 
     def __len__(self) -> int:
         return len(self._texts)
+
+    @property
+    def checks_per_mask(self) -> int:
+        """A mask asks about every token that spells something, and once whether the text is complete."""
+        return self._compiled.checks_per_mask
 
     def check(self, row: int, token: int) -> bool:
         """Whether `token` may come next."""

@@ -14,7 +14,7 @@ from toys import SECTION_7, TOYS, Toy, log_phi
 
 from smc import SMCResult, SMCSampler, TextPotential
 from smc.branching import Argmax, Enumerate, Sample
-from smc.conditional import CONDITIONAL_SCHEMES, conditional_smc, plain_run, retaining
+from smc.conditional import CONDITIONAL_SCHEMES, conditional_smc, retaining
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError
 from smc.resampling import ANCESTOR_SCHEMES, Candidates, multinomial, optimal, ssp
@@ -197,7 +197,7 @@ def mass_on(result: SMCResult, tokens: tuple[int, ...]) -> float:
 
 def assert_size_biased(sampler: SMCSampler) -> None:
     """From every sequence that can be retained, the law of the conditional run is the size-biased law of plain runs."""
-    outcomes = list(enumerate_draws(lambda draws: plain_run(sampler, "", "", draws)))
+    outcomes = list(enumerate_draws(lambda draws: sampler.run("", "", draws)))
     plain = law((p, system_of(result)) for p, result in outcomes)
     example = {system_of(result): result for _, result in outcomes}
     sequences = {s.tokens for _, result in outcomes for s in result.sequences}
@@ -270,7 +270,7 @@ def test_a_retained_sequence_that_finishes_first_leaves_the_rest_free() -> None:
     So a system that retains it is a plain one that happens to have it, and two of those go on in different ways.
     """
     sampler, a = sampler_of(TOYS["two spellings, two stops"], n_particles=1), (0,)
-    plain = law((p, system_of(r)) for p, r in enumerate_draws(lambda draws: plain_run(sampler, "", "", draws)))
+    plain = law((p, system_of(r)) for p, r in enumerate_draws(lambda draws: sampler.run("", "", draws)))
     having = {system: p for system, p in plain.items() if any(tokens == a for tokens, _, _ in system)}
     assert len(having) > 1
     runs = enumerate_draws(lambda draws: conditional_smc(sampler, "", a, draws=draws))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from toys import TOYS, Toy, log_phi
 
@@ -73,25 +74,19 @@ def test_powers() -> None:
 
 
 def test_it_is_what_its_paper_says() -> None:
-    toy = TOYS["critic"]
-    result = grammar_smc(toy.model, toy.constraint, "", n_particles=4, potentials=critics(toy), max_tokens=2, seed=1)
-    sampler = SMCSampler(
-        toy.model,
-        toy.constraint,
-        n_particles=4,
-        branching="sample",
-        resampling="multinomial",
-        draws="independent",
-        finished="compete",
-        ess_threshold=0.9,
-        potentials=critics(toy),
-        max_tokens=2,
-        stop_fraction=0,
-        seed=1,
-    )
-    assert result.method == "grammar_smc"
-    assert result.sequences == sampler.run("").sequences
-    assert result.log_evidence == sampler.run("").log_evidence
+    """The sampler's own options give the same run, and the threshold is theirs: other ones give other evidence."""
+    toy = TOYS["two spellings, two stops"]
+    common = dict(n_particles=6, potentials=critics(toy), max_tokens=3, seed=1)
+    published = dict(branching="sample", resampling="multinomial", draws="independent", finished="compete")
+    evidence = []
+    for options in (dict(), dict(ess_threshold=0.6), dict(ess_threshold=0.0)):
+        result = grammar_smc(toy.model, toy.constraint, "", **common, **options)
+        threshold = options.get("ess_threshold", 0.9)
+        sampler = SMCSampler(toy.model, toy.constraint, **common, **published, ess_threshold=threshold, stop_fraction=0)
+        assert result.method == "grammar_smc"
+        assert result.sequences == sampler.run("").sequences
+        evidence.append(result.log_evidence)
+    assert len(set(evidence)) == 3
 
 
 LINES = FiniteLanguage(["ab;cd;", "ab;dc;", "ba;cd;", "ba;dc;"])
@@ -139,20 +134,27 @@ LINES_TEXTS = ["ab;cd;", "ab;dc;", "ba;cd;", "ba;dc;"]
 
 
 def test_the_last_value_is_carried_in_between() -> None:
-    """Values as the rows move: 1 before the first boundary, the value at the last one after it, and forks agree."""
+    """Two rows, "abcda" and "ba;d;": 1 before the first boundary, the value at the last one after it; forks agree."""
     model = lines_model()
-    potential = AtBoundaries(Counted().potential(), lambda text: text.endswith(";"))
+    asked: list[str] = []
+
+    def length(text: str) -> float:
+        asked.append(text)
+        return -float(len(text))
+
+    potential = AtBoundaries(TextPotential(lambda text: 7.0, prefix=length), lambda text: text.endswith(";"))
     ids = {token: i for i, token in enumerate(["a", "b", "c", "d", ";"])}
     rows = potential.start(model.vocabulary)
     assert rows.log_prefix.tolist() == [0.0]
     seen = []
-    for step in (["a", "b"], ["b", "a"], [";", ";"], ["c", "d"]):
-        parents = [0, 0] if len(rows) == 1 else [0, 1]
-        rows = rows.advance(parents, [ids[token] for token in step])
+    for step in ("ab", "ba", "c;", "dd", "a;"):
+        parents = np.array([0, 0]) if len(rows) == 1 else np.array([0, 1])
+        rows = rows.advance(parents, np.array([ids[token] for token in step]))
         seen.append(rows.log_prefix.tolist())
-    assert seen == [[0, 0], [0, 0], [0, -0.5], [0, -0.5]]
-    assert rows.fork([1, 1, 0]).log_prefix.tolist() == [-0.5, -0.5, 0]
-    assert rows.log_complete([1, 0]).tolist() == [-1, 0]
+    assert seen == [[0, 0], [0, 0], [0, -3], [0, -3], [0, -5]]
+    assert asked == ["ba;", "ba;d;"]
+    assert rows.fork(np.array([1, 1, 0])).log_prefix.tolist() == [-5, -5, 0]
+    assert rows.log_complete(np.array([1, 0])).tolist() == [7, 7]
     assert len(rows) == 2
 
 

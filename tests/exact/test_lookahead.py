@@ -342,6 +342,19 @@ def assert_futures(
                 assert math.exp(log_psi) == pytest.approx(expected, rel=TOLERANCE), (child, remaining)
 
 
+def test_a_token_that_no_hidden_state_emits_says_nothing_of_the_hidden_state() -> None:
+    """After the impossible "b" the law just moves on, and its psi is the mean future under the law as it was."""
+    hmm = HMM(HIDDEN.initial, HIDDEN.transition, HIDDEN.emission * [1, 0, 1, 1, 1, 1])
+    np.testing.assert_allclose(hmm.after(hmm.begin(), np.array([1])), [HIDDEN.initial @ HIDDEN.transition])
+    toy = hidden_toy(3)
+    automaton = explore(FiniteLanguage(["ba", "aa"]).compile(toy.model.vocabulary), toy.model.vocabulary)
+    a, b = np.exp(hmm.future(automaton, 3, 1.0).log_psi(0, hmm.begin(), 1)[0])
+    arrived = HIDDEN.transition @ (HIDDEN.emission[:, 0] * (HIDDEN.transition @ HIDDEN.emission[:, -1]))
+    assert b == pytest.approx(HIDDEN.initial @ arrived, rel=TOLERANCE)
+    after_a = HIDDEN.initial * HIDDEN.emission[:, 0]
+    assert a == pytest.approx(after_a @ arrived / after_a.sum(), rel=TOLERANCE)
+
+
 def test_future_mass_does_not_underflow() -> None:
     """A single text of 400 tokens at one in a thousand each: its log mass is 400 log(1/1000) and no less."""
     vocabulary = Vocabulary((b"a", b"b", b"$"), (2,))
@@ -365,7 +378,7 @@ def test_future_mass_does_not_underflow() -> None:
 def look(twist: LookaheadTwist, toy: Toy, *tokens: str, max_tokens: int = 3) -> tuple[dict[str, float], float]:
     """psi of each token after some tokens, and of the stop."""
     compiled = toy.constraint.compile(toy.model.vocabulary)
-    rows = twist.start(TwistContext(toy.model.vocabulary, (), compiled, 1.0, max_tokens))
+    rows = twist.start(TwistContext(toy.model, (), compiled, 1.0, max_tokens))
     for token in tokens:
         rows = rows.advance(np.array([0]), np.array([toy.vocab.index(token)]))
     model_rows = toy.model.start([])
@@ -436,7 +449,7 @@ def test_rows_move_like_all_rows() -> None:
     toy, twist = chain_toy(4), LookaheadTwist(HIDDEN)
     compiled = toy.constraint.compile(toy.model.vocabulary)
     children = Children.of(toy.model.start([]).log_probs, compiled.start().allowed, toy.model.vocabulary)
-    start = twist.start(TwistContext(toy.model.vocabulary, (), compiled, 1.0, 4))
+    start = twist.start(TwistContext(toy.model, (), compiled, 1.0, 4))
     copy = start.fork(np.array([0, 0]))
     moved = copy.advance(np.array([1, 0, 1]), np.array([0, 1, 2]))
     again = start.advance(np.array([0]), np.array([2]))
@@ -447,15 +460,22 @@ def test_rows_move_like_all_rows() -> None:
 
 
 def test_one_twist_serves_constraints_powers_and_horizons_apart() -> None:
-    """What is kept from one run is not taken for another."""
-    twist = LookaheadTwist(iid_unigram(BITS))
-    ones = Toy("ones", BITS.vocab, BITS.stops, BITS.next_probs, ("111",), 3)
-    for _ in range(2):
-        assert look(twist, BITS)[0]["1"] == pytest.approx(1)
-        assert look(twist, ones)[0]["1"] == pytest.approx(1 / 4)
-        compiled = BITS.constraint.compile(BITS.model.vocabulary)
-        rows = twist.start(TwistContext(BITS.model.vocabulary, (), compiled, 2.0, 3))
-        assert math.exp(rows.look(None).log_token[0, 1]) == pytest.approx(4 / 16)
+    """What is kept from one run is not taken for another: after "1" any bits, any one bit more, or only "11"."""
+    twist, model = LookaheadTwist(random_surrogate("unigram", 3, 6)), BITS.model
+    p0, p1, stop = (float(twist.surrogate.event[i]) for i in (0, 1, 3))
+    bits, ones = (
+        constraint.compile(model.vocabulary) for constraint in (BITS.constraint, FiniteLanguage(["1", "111"]))
+    )
+    cases = [
+        (bits, 1.0, 3, (p0 + p1) ** 2 * stop),
+        (bits, 2.0, 3, (p0**2 + p1**2) ** 2 * stop**2),
+        (ones, 1.0, 3, stop + p1**2 * stop),
+        (ones, 1.0, 2, stop),
+    ]
+    for compiled, power, max_tokens, psi in (*cases, *cases):
+        rows = twist.start(TwistContext(model, (), compiled, power, max_tokens))
+        children = Children.of(model.start([]).log_probs, compiled.start().allowed, model.vocabulary)
+        assert math.exp(rows.look(children).log_token[0, 1]) == pytest.approx(psi)
 
 
 # ------------------------------------------------------------------ fitting
@@ -496,11 +516,32 @@ def test_bigram_counts() -> None:
 
 
 def test_one_hidden_state_is_a_unigram() -> None:
-    """Up to the prior, which is the unigram itself."""
+    """Relative frequencies with the unigram mixed in, one event to eight; what EM puts down to the mixture settles."""
     unigram = Unigram.fit(SAMPLES, FIT_VOCAB).event
-    hmm = HMM.fit(SAMPLES, FIT_VOCAB, n_states=1, iterations=2)
-    counts = np.array([4, 2, 0, 0, 0, 0, 2])
-    np.testing.assert_allclose(hmm.emission, (counts + unigram)[None] / 9, rtol=TOLERANCE)
+    hmm = HMM.fit(SAMPLES, FIT_VOCAB, n_states=1, iterations=0)
+    frequency = np.array([4, 2, 0, 0, 0, 0, 2]) / 8
+    np.testing.assert_allclose(hmm.emission, (8 * frequency + unigram)[None] / 9, rtol=TOLERANCE)
+    kept = [(1, 0.5, 0.25), (1, 0.5), (1, 0.125, 1)]
+    unigram = Unigram.fit(SAMPLES, FIT_VOCAB, kept).event
+    frequency = np.array([3.125, 1.5, 0, 0, 0, 0, 0.75]) / 8
+    hmm = HMM.fit(SAMPLES, FIT_VOCAB, kept, n_states=1, iterations=0)
+    np.testing.assert_allclose(hmm.emission, (8 * frequency + unigram)[None] / 9, rtol=TOLERANCE)
+
+
+def test_events_of_the_mixture_are_not_a_state_s_own() -> None:
+    """One step of EM by hand: an event counts as far as it came from the state and not from the unigram mixed in."""
+    unigram = Unigram.fit(SAMPLES, FIT_VOCAB).event
+    frequency = np.array([4, 2, 0, 0, 0, 0, 2]) / 8
+    before = (8 * frequency + unigram) / 9
+    own = np.divide(frequency * 8 * frequency / 9, before, where=before > 0, out=np.zeros(7))
+    hmm = HMM.fit(SAMPLES, FIT_VOCAB, n_states=1, iterations=1)
+    np.testing.assert_allclose(hmm.emission, (8 * own / own.sum() + unigram)[None] / 9, rtol=TOLERANCE)
+
+
+def test_hidden_states_that_nothing_follows_may_go_anywhere() -> None:
+    hmm = HMM.fit([(3,), (4,)], FIT_VOCAB, n_states=2, iterations=3)
+    np.testing.assert_allclose(hmm.transition, np.full((2, 2), 0.5))
+    assert hmm.log_likelihood([(3,)], FIT_VOCAB) > math.log(0.9)
 
 
 def hmm_samples(n: int) -> list[tuple[int, ...]]:
@@ -526,18 +567,12 @@ def test_hmm_log_likelihood_by_hidden_paths() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_hmm_fit_never_loses_likelihood(seed: int) -> None:
-    """EM: log likelihood plus log prior never falls (by more than rounding), and it rises at first."""
+    """Baum-Welch is EM: the log likelihood never falls (by more than rounding), and here it rises at first."""
     samples = hmm_samples(12)
-    prior = Unigram.fit(samples, FIT_VOCAB).event
-    text = prior > 0
-
-    def objective(iterations: int) -> float:
-        hmm = HMM.fit(samples, FIT_VOCAB, n_states=3, iterations=iterations, seed=seed)
-        log_prior = (np.log(hmm.emission[:, text]) @ prior[text]).sum()
-        log_prior += np.log(hmm.transition).sum() / 3 + np.log(hmm.initial).sum() / 3
-        return hmm.log_likelihood(samples, FIT_VOCAB) + float(log_prior)
-
-    values = [objective(n) for n in range(9)]
+    values = [
+        HMM.fit(samples, FIT_VOCAB, n_states=3, iterations=n, seed=seed).log_likelihood(samples, FIT_VOCAB)
+        for n in range(9)
+    ]
     assert all(after >= before - 1e-9 for before, after in pairwise(values))
     assert values[8] > values[0] + 0.1
 

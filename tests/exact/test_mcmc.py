@@ -298,6 +298,9 @@ def test_a_row_budget_cuts_the_chains_short() -> None:
     assert 30 <= result.cost.forward_rows < 30 + 1 + 4 * 3
     enough = mcmc(toy.model, toy.constraint, "", n_particles=4, n_steps=2, max_tokens=3, max_rows=1000)
     assert enough.status == "complete"
+    unstarted = mcmc(toy.model, toy.constraint, "", max_tokens=2, max_tries=1000, max_rows=20)  # always censored
+    assert (unstarted.status, unstarted.sequences) == ("incomplete", ())
+    assert 20 <= unstarted.cost.forward_rows < 20 + 1 + 2 + 3
 
 
 class Refusing:

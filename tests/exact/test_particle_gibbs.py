@@ -12,7 +12,7 @@ from toys import SECTION_7, TOYS, Toy, log_phi
 from smc import FiniteLanguage, SMCResult, SMCSampler, TextPotential
 from smc.baselines.particle_gibbs import gibbs_step, particle_gibbs
 from smc.baselines.pimh import accepted_or_kept, pimh
-from smc.conditional import conditional_smc, plain_run
+from smc.conditional import conditional_smc
 from smc.draws import Draws
 from smc.errors import OptionError
 from smc.learned_twist import LearnedTwist
@@ -130,7 +130,7 @@ class Systems:
     """The particle systems of plain runs, with the kernels on them written down from their law alone."""
 
     def __init__(self, sampler: SMCSampler):
-        outcomes = list(enumerate_draws(lambda draws: plain_run(sampler, "", "", draws)))
+        outcomes = list(enumerate_draws(lambda draws: sampler.run("", "", draws)))
         self.results = {system_of(result): result for _, result in outcomes}
         self.psi = law((p, system_of(result)) for p, result in outcomes)
         self.empty = self.psi.pop((), 0.0)
@@ -217,7 +217,7 @@ def test_both_kernels_of_the_code_leave_the_law_of_systems_invariant(case: str) 
         return rows
 
     gibbs = matrix(lambda system, draws: gibbs_step(sampler, "", "", system, draws))
-    fresh = matrix(lambda system, draws: accepted_or_kept(system, plain_run(sampler, "", "", draws), draws))
+    fresh = matrix(lambda system, draws: accepted_or_kept(system(sampler, "", "", draws), draws))
     np.testing.assert_allclose(gibbs, systems.gibbs(), rtol=1e-11, atol=1e-14)
     np.testing.assert_allclose(fresh, systems.fresh(), rtol=1e-11, atol=1e-14)
     for kernel in (gibbs, fresh):

@@ -436,6 +436,9 @@ def test_potential_rows_are_called_once_a_distinct_row() -> None:
         return 0.0
 
     rows = ProductRows.start([TextPotential(note, prefix=note)], TOY.model.vocabulary)
+    assert rows.log_prefix.tolist() == [0.0]
     rows = rows.advance(np.array([0, 0]), np.array([0, 1]))
-    rows.fork(np.array([1]))
+    assert calls == [""]  # nothing is judged before somebody asks
+    assert rows.log_prefix.tolist() == rows.log_prefix.tolist() == [0.0, 0.0]
+    assert rows.fork(np.array([1])).log_prefix.tolist() == [0.0]
     assert calls == ["", "0", "1"]

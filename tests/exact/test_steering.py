@@ -7,7 +7,7 @@ import pytest
 import torch
 from toys import SECTION_7, TOYS, log_phi
 
-from smc import SMCSampler, TextPotential
+from smc import FiniteLanguage, SMCSampler, TableModel, TextPotential
 from smc.baselines.steering import Steering, smc_steering
 from smc.branching import Weights
 from smc.children import Children
@@ -47,7 +47,7 @@ def test_one_child_is_importance_sampling(name: str) -> None:
     assert_proper(name, n_particles=1, beam_factor=1)
 
 
-@pytest.mark.parametrize("name", ["000, 1xx", "one B", "critic", "phi hits zero"])
+@pytest.mark.parametrize("name", ["one B", "critic", "phi hits zero"])
 def test_one_particle(name: str) -> None:
     assert_proper(name, n_particles=1, beam_factor=2)
 
@@ -159,6 +159,15 @@ def test_masses_in_the_log_domain() -> None:
         assert len(after.live) == 2
         mean[after.index] += p * np.exp(after.live.log_weight + 921.0)
     np.testing.assert_allclose(mean, [1, 2, 4], rtol=1e-12)
+
+
+def test_dead_particles_are_counted_once() -> None:
+    """The model gives the language no chance: three particles die, however many children they would have had."""
+    model = TableModel(["a", "b", "<eos>"], "<eos>", lambda prefix: {"b": 0.5, "<eos>": 0.5})
+    result = smc_steering(model, FiniteLanguage(["a"]), "", n_particles=3, beam_factor=4, max_tokens=2)
+    assert result.status == "dead"
+    assert result.trace[0].dead == 3
+    assert math.exp(result.log_dead_mass) == pytest.approx(1, rel=TOLERANCE)
 
 
 def test_same_seed_same_answer() -> None:
