@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from smc.children import Children
-from smc.constraints.automaton import MAX_STATES, START, TokenAutomaton, explore
+from smc.constraints.automaton import MAX_STATES, START, TokenAutomaton, token_automaton
 from smc.constraints.base import CompiledConstraint
 from smc.errors import OptionError, at_least
 from smc.future_mass import FutureMass
@@ -50,9 +50,9 @@ class LookaheadTwist:
 
     Attributes:
         surrogate: the model's stand-in, from :func:`smc.surrogates.fit_surrogate` or made by hand.
-        automaton: of the constraint, from :func:`smc.constraints.automaton.token_automaton`; None to explore the
-            constraint of each run, which has to be finite.
-        max_states: limit of that exploration.
+        automaton: of the constraint; None to make that of each run's constraint by
+            :func:`smc.constraints.automaton.token_automaton`, for finite languages, regexes and JSON schemas.
+        max_states: limit of its size.
     """
 
     surrogate: Surrogate
@@ -105,7 +105,7 @@ class LookaheadTwist:
         if key not in self._made:
             automaton = self.automaton
             if automaton is None:
-                automaton = explore(context.constraint, context.vocabulary, self.max_states)
+                automaton = token_automaton(context.language, context.constraint, context.vocabulary, self.max_states)
             future = self.surrogate.future(automaton, context.max_tokens, context.target_power)
             self._made[key] = _Made(context.constraint, automaton, future)
             if len(self._made) > _MAX_FUTURES:

@@ -380,7 +380,7 @@ class SMCSampler:
         )
 
     def _twist_context(self, ids: tuple[int, ...]) -> TwistContext:
-        return TwistContext(self.model, ids, self._compiled, self.target_power, self.max_tokens)
+        return TwistContext(self.model, ids, self.constraint, self._compiled, self.target_power, self.max_tokens)
 
     def _run_once(self, prompt: Prompt, key: str, replicate: int, draws: Draws | None) -> SMCResult:
         for state in self.steps(prompt, key, replicate, draws):  # noqa: B007  (the last one counts)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from smc.children import Children
-from smc.constraints.base import CompiledConstraint
+from smc.constraints.base import CompiledConstraint, Constraint
 from smc.errors import SMCError
 from smc.models.base import LanguageModel
 from smc.vocabulary import Vocabulary
@@ -71,13 +71,14 @@ class TwistContext:
     Attributes:
         model: what is steered; `vocabulary` holds its tokens.
         prompt: token ids of the prompt.
-        constraint: the compiled constraint of the run.
+        language: the constraint of the run as the user wrote it; constraint: the same, compiled.
         target_power: a of the target p(y)^a phi(y).
         max_tokens: tokens before the stop.
     """
 
     model: LanguageModel
     prompt: tuple[int, ...]
+    language: Constraint
     constraint: CompiledConstraint
     target_power: float
     max_tokens: int

@@ -39,7 +39,9 @@ def ars(
     replicates: int = 1,
     draws: Draws | None = None,
 ) -> SMCResult:
-    """Adaptive rejection sampling: no invalid prefix is drawn twice (Parys et al., 2025).
+    """Adaptive rejection sampling: no invalid prefix is drawn twice.
+
+    Parys, Vaidya, Berg-Kirkpatrick and D'Antoni, "Constrained Adaptive Rejection Sampling" (2025).
 
     Exact: accepted sequences are independent and follow p*. The evidence is estimated as in :func:`cars`, whose are the
     arguments and errors too.
@@ -80,7 +82,9 @@ def rsft(
     replicates: int = 1,
     draws: Draws | None = None,
 ) -> SMCResult:
-    """Rejection sampling with the first token drawn under the mask, whose surviving mass is known (Parys et al., 2025).
+    """Rejection sampling with the first token drawn under the mask, whose surviving mass is known.
+
+    Parys, Vaidya, Berg-Kirkpatrick and D'Antoni, "Constrained Adaptive Rejection Sampling" (2025).
 
     Exact: accepted sequences are independent and follow p*. Nothing is learned, so draws of a round lose nothing by
     not knowing of each other. The evidence estimate is unbiased for n_particles > 1. Arguments and errors are those of
@@ -144,6 +148,7 @@ def cars(
         max_draws: draws at most; with fewer samples than wanted by then the status is "incomplete". If the trie proves
             before that nothing is in the target, the status is "dead", "rejected" or "censored", by what took the mass.
         store: tries of earlier calls to go on with; None starts with an empty one.
+        replicates: independent runs, averaged in the linear domain, which gives `log_evidence_error`.
         draws: source of randomness, for tests that visit every outcome.
 
     Raises:

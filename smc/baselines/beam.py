@@ -43,7 +43,8 @@ def beam(
 
     The K sequences weigh their exact targets, so `certified_mass` is a lower bound on Z, but they do not estimate the
     posterior: `weighted` is False and `log_evidence` None. Sequences that the validator or a potential refuses take no
-    place. The masses of what was rejected, died, or was live at max_tokens are exact sums over what the beam has met.
+    place. The masses of what was rejected, died, or was still kept when
+    max_tokens was over are sums over what the beam has met, and no more than that.
 
     Args:
         model, constraint, prompt, potentials, max_tokens, target_power: as for :class:`smc.SMCSampler`.

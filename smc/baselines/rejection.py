@@ -48,6 +48,7 @@ def rejection(
         target_power: a, at least 1.
         batch_size: draws in one round.
         max_draws: draws at most; with fewer samples than wanted by then the status is "incomplete".
+        replicates: independent runs, averaged in the linear domain, which gives `log_evidence_error`.
         draws: source of randomness, for tests that visit every outcome.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from smc.constraints.base import CompiledConstraint, Constraint, ConstraintRows
+from smc.constraints.base import CheckableRows, CompiledConstraint, Constraint, ConstraintRows
 from smc.constraints.caching import per_vocabulary, shortened
 from smc.constraints.json_schema import JSONSchema
 from smc.constraints.regex import Regex
@@ -21,6 +21,9 @@ from smc.vocabulary import Vocabulary
 
 MAX_STATES = 20_000
 """States that an automaton may have before it is minimised."""
+
+MAX_EXPLORED = 5_000
+"""Prefixes to walk before a constraint that has a regex is read from that instead: it may well be infinite."""
 
 START = 0
 
@@ -104,8 +107,9 @@ def token_automaton(
         AutomatonError: neither way gives an automaton of at most `max_states` states.
         MissingPackageError: the regex way needs the package outlines-core.
     """
+    has_regex = isinstance(constraint, Regex | JSONSchema)
     try:
-        return explore(compiled, vocabulary, max_states)
+        return explore(compiled, vocabulary, min(max_states, MAX_EXPLORED) if has_regex else max_states)
     except AutomatonError as error:
         if isinstance(constraint, Regex):
             return from_regex(constraint.pattern, vocabulary, max_states)
@@ -125,6 +129,11 @@ def explore(compiled: CompiledConstraint, vocabulary: Vocabulary, max_states: in
         AutomatonError: more than `max_states` different prefixes (the language may be infinite).
     """
     at_least("max_states", max_states, 1)
+    if isinstance(compiled.start(), CheckableRows):
+        raise AutomatonError(
+            "A constraint that can only be asked about one token at a time has no automaton: walking it would ask about the "
+            "whole vocabulary at every prefix. Use LearnedTwist, or no twist."
+        )
     texts = [b""]
     state_of = {b"": START}
     accepting: list[bool] = []

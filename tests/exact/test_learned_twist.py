@@ -185,7 +185,7 @@ def test_when_everything_is_known_one_particle_has_no_variance(name: str, branch
 def look(twist: LearnedTwist, sampler: SMCSampler, *path: int, prompt: tuple[int, ...] = ()) -> dict[str, float]:
     """psi of the tokens after a path, in a new run; masked ones left out."""
     model, language = sampler.model, sampler._compiled
-    context = TwistContext(model, prompt, language, sampler.target_power, sampler.max_tokens)
+    context = TwistContext(model, prompt, sampler.constraint, language, sampler.target_power, sampler.max_tokens)
     rows = [twist.start(context), model.start(prompt), language.start()]
     for token in path:
         rows = [r.advance(np.array([0]), np.array([token])) for r in rows]
@@ -299,7 +299,7 @@ def test_forks_and_half_finished_runs() -> None:
     sampler.run("")
     assert look(twist, sampler) == close({"A": 3 / 9, "B": 1 / 9})
 
-    context = TwistContext(sampler.model, (), sampler._compiled, 1.0, 3)
+    context = TwistContext(sampler.model, (), sampler.constraint, sampler._compiled, 1.0, 3)
     rows, model_rows, language_rows = LearnedTwist().start(context), sampler.model.start(()), sampler._compiled.start()
     rows.look(Children.of(model_rows.log_probs, language_rows.allowed, sampler.model.vocabulary))
     other = rows.fork(np.array([0, 0])).advance(np.array([0, 1]), np.array([0, 1]))
@@ -309,7 +309,7 @@ def test_forks_and_half_finished_runs() -> None:
 
 def test_children_that_are_not_masked_are_refused() -> None:
     sampler = sampler_of(TOYS["one B"], LearnedTwist())
-    context = TwistContext(sampler.model, (), sampler._compiled, 1.0, 3)
+    context = TwistContext(sampler.model, (), sampler.constraint, sampler._compiled, 1.0, 3)
     children = Children.to_ask(sampler.model.start(()).log_probs, sampler.model.vocabulary, lambda row, token: True)
     with pytest.raises(SMCError, match="LearnedTwist learns from masks"):
         LearnedTwist().start(context).look(children)

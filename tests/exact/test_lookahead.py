@@ -11,10 +11,10 @@ import pytest
 from test_proper_weighting import assert_proper
 from toys import SECTION_7, TOYS, Prefix, Toy
 
-from smc import SMCResult, SMCSampler, TableModel
+from smc import Checked, Regex, SMCResult, SMCSampler, TableModel
 from smc.children import Children
 from smc.constraints import FiniteLanguage, Intersection
-from smc.constraints.automaton import TokenAutomaton, explore
+from smc.constraints.automaton import AutomatonError, TokenAutomaton, explore
 from smc.draws import Draws, generator
 from smc.errors import OptionError
 from smc.lookahead import LookaheadTwist
@@ -378,7 +378,7 @@ def test_future_mass_does_not_underflow() -> None:
 def look(twist: LookaheadTwist, toy: Toy, *tokens: str, max_tokens: int = 3) -> tuple[dict[str, float], float]:
     """psi of each token after some tokens, and of the stop."""
     compiled = toy.constraint.compile(toy.model.vocabulary)
-    rows = twist.start(TwistContext(toy.model, (), compiled, 1.0, max_tokens))
+    rows = twist.start(TwistContext(toy.model, (), toy.constraint, compiled, 1.0, max_tokens))
     for token in tokens:
         rows = rows.advance(np.array([0]), np.array([toy.vocab.index(token)]))
     model_rows = toy.model.start([])
@@ -449,7 +449,7 @@ def test_rows_move_like_all_rows() -> None:
     toy, twist = chain_toy(4), LookaheadTwist(HIDDEN)
     compiled = toy.constraint.compile(toy.model.vocabulary)
     children = Children.of(toy.model.start([]).log_probs, compiled.start().allowed, toy.model.vocabulary)
-    start = twist.start(TwistContext(toy.model, (), compiled, 1.0, 4))
+    start = twist.start(TwistContext(toy.model, (), toy.constraint, compiled, 1.0, 4))
     copy = start.fork(np.array([0, 0]))
     moved = copy.advance(np.array([1, 0, 1]), np.array([0, 1, 2]))
     again = start.advance(np.array([0]), np.array([2]))
@@ -473,7 +473,7 @@ def test_one_twist_serves_constraints_powers_and_horizons_apart() -> None:
         (ones, 1.0, 2, stop),
     ]
     for compiled, power, max_tokens, psi in (*cases, *cases):
-        rows = twist.start(TwistContext(model, (), compiled, power, max_tokens))
+        rows = twist.start(TwistContext(model, (), BITS.constraint, compiled, power, max_tokens))
         children = Children.of(model.start([]).log_probs, compiled.start().allowed, model.vocabulary)
         assert math.exp(rows.look(children).log_token[0, 1]) == pytest.approx(psi)
 
@@ -688,3 +688,22 @@ def test_an_impossible_constraint_is_dead_and_not_an_error() -> None:
     nothing = Intersection(FiniteLanguage(["00", "1"]), FiniteLanguage(["01"]))
     result = SMCSampler(BITS.model, nothing, twist=LookaheadTwist(iid_unigram(BITS)), max_tokens=3).run("")
     assert result.status == "dead"
+
+
+def test_an_infinite_regex_is_read_from_its_pattern() -> None:
+    """The language has a few states though no end of prefixes; the twist made from its pattern is as good as any."""
+    p = {"0": 0.5, "1": 0.3, "<eos>": 0.2}
+    model = TableModel(["0", "1", "<eos>"], "<eos>", lambda prefix: p)
+    surrogate = Unigram(np.array([p["0"], p["1"], 0.0, p["<eos>"]]))
+    plain = SMCSampler(model, Regex("0+1?"), n_particles=64, max_tokens=6, stop_fraction=0).run("")
+    twist = LookaheadTwist(surrogate)
+    one = SMCSampler(model, Regex("0+1?"), n_particles=1, max_tokens=6, stop_fraction=0, twist=twist)
+    for seed in range(4):
+        assert one.run("", key=str(seed)).log_evidence == pytest.approx(plain.log_evidence, rel=1e-9)
+
+
+def test_a_language_that_can_only_be_asked_has_no_automaton() -> None:
+    model = TableModel(["0", "<eos>"], "<eos>", lambda prefix: {"0": 0.5, "<eos>": 0.5})
+    constraint = Checked(lambda text: len(text) < 3, lambda text: len(text) == 2)
+    with pytest.raises(AutomatonError, match="asked about one token"):
+        SMCSampler(model, constraint, twist=LookaheadTwist(Unigram(np.array([0.5, 0.0, 0.5])))).run("")

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from toys import SECTION_7, TOYS, log_phi
+from toys import DEAD_END, SECTION_7, TOYS, log_phi
 
 from smc import Proposal, SMCResult, SMCSampler, TextPotential
 from smc.branching import Enumerate, Sample, Weights
@@ -21,6 +21,8 @@ from smc.resampling import ANCESTOR_SCHEMES
 from smc.testing import enumerate_draws, expected_weights
 
 TOLERANCE = 1e-12
+EIGHT = {**TOYS, "dead end": DEAD_END}
+ALL = {**SECTION_7, **EIGHT}
 
 
 def expectations(sampler: SMCSampler) -> tuple[float, float, dict[str, float]]:
@@ -34,7 +36,7 @@ def expectations(sampler: SMCSampler) -> tuple[float, float, dict[str, float]]:
 
 
 def assert_proper(name: str, power: float = 1, prefix_opinion: bool = False, **options) -> None:
-    toy = {**SECTION_7, **TOYS}[name]
+    toy = ALL[name]
     potentials = []
     if toy.phi:
         potentials = [
@@ -59,7 +61,7 @@ def assert_proper(name: str, power: float = 1, prefix_opinion: bool = False, **o
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("finished", ["retire", "compete"])
-@pytest.mark.parametrize("name", [*TOYS, "00000, 1xxxx at .1", "00000, 1xxxx at .9"])
+@pytest.mark.parametrize("name", [*EIGHT, "00000, 1xxxx at .1", "00000, 1xxxx at .9"])
 def test_enumerate(name: str, finished: str, k: int) -> None:
     assert_proper(name, n_particles=k, finished=finished)
 
@@ -67,9 +69,32 @@ def test_enumerate(name: str, finished: str, k: int) -> None:
 @pytest.mark.parametrize("finished", ["retire", "compete"])
 @pytest.mark.parametrize("draws", ["systematic", "independent"])
 @pytest.mark.parametrize("resampling", ANCESTOR_SCHEMES)
-@pytest.mark.parametrize("name", TOYS)
+@pytest.mark.parametrize("name", EIGHT)
 def test_sample_two_particles(name: str, resampling: str, draws: str, finished: str) -> None:
     assert_proper(name, n_particles=2, branching="sample", resampling=resampling, draws=draws, finished=finished)
+
+
+@pytest.mark.parametrize("finished", ["retire", "compete"])
+@pytest.mark.parametrize("resampling", ["multinomial", "killing"])
+@pytest.mark.parametrize("name", ["critic", "dead end"])
+def test_sample_three_particles_apart(name: str, resampling: str, finished: str) -> None:
+    options = dict(branching="sample", resampling=resampling, finished=finished, draws="independent", ess_threshold=0.9)
+    assert_proper(name, n_particles=3, **options)
+
+
+@pytest.mark.parametrize("resampling", ["multinomial", "killing"])
+@pytest.mark.parametrize("draws", ["systematic", "independent"])
+@pytest.mark.parametrize("name", EIGHT)
+def test_one_particle(name: str, draws: str, resampling: str) -> None:
+    assert_proper(name, n_particles=1, branching="sample", resampling=resampling, draws=draws)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("name", EIGHT)
+def test_importance_resampling(name: str, power: float) -> None:
+    """Its particles are those of `sample` that are never resampled."""
+    options = dict(branching="sample", resampling="multinomial", draws="independent", ess_threshold=0.0)
+    assert_proper(name, power, n_particles=2 if name in ("critic", "dead end") else 1, **options)
 
 
 @pytest.mark.parametrize("finished", ["retire", "compete"])
@@ -88,7 +113,7 @@ def test_running_values_of_potentials_cancel(name: str, finished: str, branching
 
 @pytest.mark.parametrize("power", [0.5, 2])
 @pytest.mark.parametrize("branching", ["enumerate", "sample"])
-@pytest.mark.parametrize("name", TOYS)
+@pytest.mark.parametrize("name", EIGHT)
 def test_powers(name: str, branching: str, power: float) -> None:
     assert_proper(name, power=power, n_particles=2, branching=branching)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
 
-from smc import FiniteLanguage, TableModel
+from smc import FiniteLanguage, Intersection, TableModel
 from smc.constraints.base import Constraint
 
 Prefix = tuple[str, ...]
@@ -199,6 +199,17 @@ TOYS = {
         3,
     ),
 }
+
+# The mask lets "a" begin, and nothing can follow it: two languages agree on beginnings further than on strings.
+DEAD_END = Toy(
+    "dead end",
+    ("a", "b", "<eos>"),
+    ("<eos>",),
+    lambda prefix: {"a": Fraction(1, 2), "b": Fraction(1, 3), "<eos>": Fraction(1, 6)},
+    ("b", "ba"),
+    2,
+    language=Intersection(FiniteLanguage(["aa", "b", "ba"]), FiniteLanguage(["ab", "b", "ba"])),
+)
 
 
 def log_phi(toy: Toy) -> Callable[[str], float]:
