@@ -23,6 +23,7 @@ from smc.potentials import TextPotential
 from smc.proposal import Proposal
 from smc.result import SMCResult
 from smc.sampler import Job, SMCSampler
+from smc.surrogates import fit_surrogate
 
 __all__ = [
     "EBNF",
@@ -50,4 +51,5 @@ __all__ = [
     "TextPotential",
     "baselines",
     "diagnostics",
+    "fit_surrogate",
 ]

@@ -80,7 +80,8 @@ def independent_weights(result: SMCResult) -> bool:
     """
     resampled = any(row.resampled for row in result.trace) or any(s.resamplings for s in result.sequences)
     apart = all(s.eves is not None for s in result.sequences)
-    return result.weighted and result.log_evidence is not None and apart and not resampled
+    drawn = result.weighted and result.ess_kind == "sampling" and result.log_evidence is not None
+    return drawn and apart and not resampled
 
 
 def _draws_of(result: SMCResult) -> np.ndarray:

@@ -32,7 +32,7 @@ from smc.exact import CertifiedPosterior, branch_and_bound
 from smc.models.base import Prompt
 from smc.surrogates import fit_surrogate
 
-BUDGETS = (32, 128, 512)
+BUDGETS = (16, 64, 256)
 SIZES = tuple(2**i for i in range(10))
 POWERS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0)
 SEEDS = 3
@@ -170,7 +170,7 @@ def _order() -> Problem:
     }
     asked = "Turn orders into JSON. 'A big cup of tea, no milk.' -> "
     prompt = f'{asked}{{"drink":"tea","size":"large","milk":false}}\n\'Something hot with milk, please.\' -> '
-    return Problem("enums", "order", prompt, JSONSchema(schema), 32)
+    return Problem("enums", "order", prompt, JSONSchema(schema, whitespace="compact"), 32)
 
 
 def measure(model: MemoModel, problem: Problem, exact: dict[str, float], seeds: int, budget: int) -> list[Run]:

@@ -33,7 +33,14 @@ TINY = {
     "critic": TOYS["critic"],
     "impossible start": TOYS["impossible start"],
     "two stops": Toy("two stops", ("a", *_TWO), _TWO, _halving("a", stops=_TWO), ("", "aa"), 2),
-    "two spellings": Toy("two spellings", ("a", "aa", *_ONE), _ONE, _halving("a", "aa"), ("aa",), 2),
+    "two spellings": Toy(
+        "two spellings",
+        ("a", "aa", *_ONE),
+        _ONE,
+        lambda prefix: {"<eos>": Fraction(1)} if "".join(prefix) == "aa" else _halving("a", "aa")(prefix),
+        ("aa",),
+        2,
+    ),
     "censored": Toy("censored", ("a", *_ONE), _ONE, _halving("a"), ("a", "aaa"), 2),
     "phi hits zero": Toy(
         "zero", ("a", "b", *_ONE), _ONE, _halving("a", "b"), ("a", "b"), 1, phi={"a": Fraction(0), "b": Fraction(5)}
@@ -79,11 +86,7 @@ def test_estimate_has_closed_forms() -> None:
 
 CASES = [
     *((name, power, "retire", 1) for name in TINY for power in (0.5, 1, 2)),
-    *(
-        (name, 1, finished, 2)
-        for name in ("critic", "phi hits zero", "impossible start")
-        for finished in ("retire", "compete")
-    ),
+    *((name, 1, finished, 2) for name in ("critic",) for finished in ("retire", "compete")),
 ]
 
 

@@ -320,7 +320,9 @@ def test_pareto_k_limit() -> None:
 def test_pareto_k_of_a_result_counts_particles() -> None:
     """Ties come from counts, and zeros from the particles that are missing."""
     logs = np.linspace(-3, 0, 12)
-    sequences = [sequence(chr(97 + i), 2 * math.exp(v), count=2) for i, v in enumerate(logs)]
+    sequences = [
+        sequence(chr(97 + i), 2 * math.exp(v), count=2, eves=((2 * i, 1), (2 * i + 1, 1))) for i, v in enumerate(logs)
+    ]
     result = result_of(*sequences, method="importance_resampling", n_particles=50)
     expected = pareto_k(np.concatenate([np.repeat(logs, 2), np.full(26, -np.inf)]))
     assert pareto_k(result) == pytest.approx(expected, rel=1e-9)
@@ -329,18 +331,36 @@ def test_pareto_k_of_a_result_counts_particles() -> None:
 
 
 def test_pareto_k_refuses_weights_that_are_not_those_of_draws() -> None:
-    drawn = result_of(*(sequence(t) for t in "abc"))
+    drawn = result_of(*(sequence(t, eves=((i, 1),)) for i, t in enumerate("abc")))
     assert math.isnan(pareto_k(drawn))
     for other in (
         replace(drawn, ess_kind="concentration"),
         replace(drawn, weighted=False),
         replace(drawn, log_evidence=None),
         replace(drawn, trace=(trace_row(1, 2, resampled=True),)),
-        replace(drawn, sequences=(sequence("a", resamplings=1),)),
+        replace(drawn, sequences=(sequence("a", resamplings=1, eves=((0, 1),)),)),
+        replace(drawn, sequences=(sequence("a"),)),
     ):
         with pytest.raises(OptionError, match="independent draws"):
             pareto_k(other)
         assert math.isnan(summary(other).pareto_k)
+
+
+def test_pareto_k_refuses_runs_whose_draws_depend_on_each_other() -> None:
+    """Joint draws, shared answers, merged children, and a budget of draws that is not the number of samples."""
+    toy = SECTION_7["00000, 1xxxx at 1/2"]
+    model, language = toy.model, toy.constraint
+    free = dict(n_particles=32, max_tokens=5)
+    apart = baselines.importance_resampling(model, language, "", **free)
+    pareto_k(apart)  # not refused
+    for dependent in (
+        SMCSampler(model, language, branching="sample", ess_threshold=0, **free).run(""),
+        baselines.awrs_smc(model, language, "", ess_threshold=0, **free),
+        baselines.smc_steering(model, language, "", **free),
+        baselines.cars(model, language, "", max_draws=20, **free),
+    ):
+        with pytest.raises(OptionError, match="independent draws"):
+            pareto_k(dependent)
 
 
 # ---------------------------------------------------------------------- distances and floors
@@ -527,7 +547,7 @@ def test_summary_warns_of_evidence_below_what_was_found_and_of_few_draws() -> No
 
 
 def test_summary_warns_of_a_heavy_tail() -> None:
-    heavy = [sequence(f"{i}", (i + 1.0) ** -1.5) for i in range(200)]
+    heavy = [sequence(f"{i}", (i + 1.0) ** -1.5, eves=((i, 1),)) for i in range(200)]
     found = summary(result_of(*heavy, method="importance_resampling", n_particles=200, ess=50.0))
     assert found.pareto_k > found.pareto_k_limit
     assert any("heavy tail" in warning for warning in found.warnings)

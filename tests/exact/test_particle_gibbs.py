@@ -217,7 +217,7 @@ def test_both_kernels_of_the_code_leave_the_law_of_systems_invariant(case: str) 
         return rows
 
     gibbs = matrix(lambda system, draws: gibbs_step(sampler, "", "", system, draws))
-    fresh = matrix(lambda system, draws: accepted_or_kept(system(sampler, "", "", draws), draws))
+    fresh = matrix(lambda system, draws: accepted_or_kept(system, sampler.run("", "", draws), draws))
     np.testing.assert_allclose(gibbs, systems.gibbs(), rtol=1e-11, atol=1e-14)
     np.testing.assert_allclose(fresh, systems.fresh(), rtol=1e-11, atol=1e-14)
     for kernel in (gibbs, fresh):

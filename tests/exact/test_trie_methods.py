@@ -295,10 +295,11 @@ def test_log_domain() -> None:
     """A language of probability 1e-400, which no float can hold, found and weighed by two steps of 1e-200 each."""
     rare = {"0": 1.0, "1": 1e-200}
     model = TableModel(("0", "1", "<eos>"), "<eos>", lambda prefix: {"<eos>": 1.0} if len(prefix) == 2 else rare)
-    result = cars(model, FiniteLanguage(["11"]), "", max_tokens=2, n_particles=1)
-    assert [s.text for s in result.sequences] == ["11"]
-    # two draws fail, the third is certain: (0 + 0 + 1e-400) / 3
+    result = cars(model, FiniteLanguage(["11"]), "", max_tokens=2, n_particles=2)
+    assert [(s.text, s.count) for s in result.sequences] == [("11", 2)]
+    # two draws fail, the third is certain, and the fourth, which ends the run, is left out: (0 + 0 + 1e-400) / 3
     assert result.log_evidence == close(-400 * math.log(10) - math.log(3))
+    assert cars(model, FiniteLanguage(["11"]), "", max_tokens=2, n_particles=1).log_evidence is None
     again = asap(model, FiniteLanguage(["11", "10"]), "", max_tokens=2, n_particles=5)
     assert [s.text for s in again.sequences] == ["10"]
 
