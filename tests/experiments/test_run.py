@@ -94,6 +94,8 @@ def test_the_methods_are_there() -> None:
     assert names == {
         *("greedy_masking", "local_masking", "importance_resampling", "unconstrained"),
         *("smc", "smc_sample", "smc_power", "exact"),
+        *("rejection", "ars", "rsft", "cars", "asap", "mcmc_restart", "mcmc_uniform", "mcmc_priority"),
+        *("awrs_smc", "grammar_smc", "smc_steering", "particle_gibbs", "pimh", "beam", "best_of_n"),
     }
     for name in names:
         assert composed(f"method={name}").method.name == name
@@ -319,7 +321,7 @@ def command_line(
     ("arguments", "message"),
     [
         (["task=nope"], "There is no task 'nope': choose one of bfcl, dates."),
-        (["method=nope"], "There is no method 'nope': choose one of exact, greedy_masking, "),
+        (["method=nope"], "There is no method 'nope': choose one of ars, asap, awrs_smc, beam, "),
         (["model=nope"], "There is no model 'nope': choose one of hf, smollm2."),
         (["tracking=nope"], "There is no tracking 'nope': choose one of disabled, offline, online."),
         (["nope=1"], "There is no option 'nope': the options are task, method, "),
