@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from experiments.figures import STYLE, as_svg
 
@@ -66,6 +68,7 @@ def draw_distances(curves: Sequence[Curve], budgets: Sequence[int]) -> str:
             for budget in budgets:
                 axes.axvline(budget, color="#bbbbbb", linewidth=0.8, linestyle=":")
             axes.set_xscale("log")
+            _plain_numbers(axes)
             axes.set(title=task, xlabel="forward rows", ylim=(0, 1.02))
         panels[0].set_ylabel("total variation to the exact posterior")
         handles, names = panels[-1].get_legend_handles_labels()
@@ -90,7 +93,14 @@ def draw_powers(points: Sequence[PowerPoint]) -> str:
             axes.axhline(mine[0].beam, color=_SEARCH, linewidth=1.2, label="beam search, 16")
             axes.axhline(mine[0].greedy, color=_SEARCH, linewidth=1.2, linestyle=":", label="greedy masking")
             axes.set_xscale("log", base=2)
+            _plain_numbers(axes)
             axes.set(title=prompt, xlabel="target power")
         panels[0].set_ylabel("expected log p(y), nats")
         panels[0].legend(loc="lower right")
         return as_svg(figure)
+
+
+def _plain_numbers(axes: Axes) -> None:
+    """Ticks as numbers, not as powers in mathematical notation."""
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
