@@ -9,7 +9,7 @@ import numpy as np
 from smc.constraints.base import CompiledConstraint
 from smc.frontier import Frontier
 from smc.resampling import log_sum_exp
-from smc.result import FinishedSequence, finish
+from smc.result import FinishedSequence
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,9 @@ class Endings:
     @staticmethod
     def of(frontier: Frontier, language: CompiledConstraint, target_power: float) -> Endings:
         """Stop every row that may stop."""
-        children = frontier.children
-        stops = np.flatnonzero(children.log_stop > -np.inf)
+        stops = np.flatnonzero(frontier.children.log_stop > -np.inf)
         finished, rejected = [], []
-        for row, log_phi in zip(stops, frontier.potential_rows.log_complete(stops), strict=True):
-            sequence = finish(
-                frontier.lineages[row],
-                frontier.vocabulary,
-                log_stop=float(children.log_stop[row]),
-                log_kept=float(children.log_kept[row]),
-                log_phi=float(log_phi),
-                target_power=target_power,
-            )
+        for sequence in frontier.finish(stops, target_power):
             if not language.accepts(sequence.data):
                 rejected.append(sequence.log_target)
             elif sequence.log_target > -np.inf:

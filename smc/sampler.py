@@ -410,6 +410,7 @@ class SMCSampler:
             return (), -np.inf, False
         log_phi = state.potential_rows.log_complete(rows)
         log_stop = children.log_stop
+        resamplings = sum(row.resampled for row in state.trace)
         ended, rejected = [], [-np.inf]
         for i, row in enumerate(rows):
             log_weight = float(weights.log_weight[i])
@@ -428,7 +429,7 @@ class SMCSampler:
                 log_weight=log_weight,
                 count=int(weights.count[i]),
                 eves=None if weights.eves is None else _eves(weights.eves[i]),
-                resamplings=sum(row.resampled for row in state.trace),
+                resamplings=resamplings,
             )
             valid = self._compiled.accepts(sequence.data)
             if not valid or (log_phi[i] == -np.inf and not self.branching.proper):
