@@ -3,23 +3,19 @@
 import copy
 import math
 from collections import Counter
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
-from toys import SECTION_7, TOYS, Toy, log_phi
+from toys import SECTION_7, TOYS, Toy, Wider, log_phi
 
 from smc import FiniteLanguage, Intersection, SMCError, SMCResult, SMCSampler, TableModel, TextPotential
 from smc.children import Children
-from smc.constraints.base import CompiledConstraint, ConstraintRows
-from smc.constraints.caching import CompileOnce
 from smc.draws import Draws
 from smc.learned_twist import LearnedTwist
 from smc.testing import enumerate_draws, expected_weights
 from smc.twists import TwistContext
-from smc.vocabulary import Vocabulary
 
 TOLERANCE = 1e-12
 BOTH = ("enumerate", "sample")
@@ -32,8 +28,7 @@ def sampler_of(toy: Toy, twist: LearnedTwist, **options) -> SMCSampler:
 
 
 def run_with(sampler: SMCSampler, draws: Draws, prompt: str = "") -> SMCResult:
-    *_, last = sampler.steps(prompt, draws=draws)
-    return sampler.result(last)
+    return sampler.run(prompt, draws=draws)
 
 
 def frozen(sampler: SMCSampler, twist: LearnedTwist, draws: Draws) -> SMCResult:
@@ -46,33 +41,6 @@ def frozen(sampler: SMCSampler, twist: LearnedTwist, draws: Draws) -> SMCResult:
 def close(value: Fraction | float | dict):
     value = {k: float(v) for k, v in value.items()} if isinstance(value, dict) else float(value)
     return pytest.approx(value, rel=TOLERANCE)
-
-
-@dataclass(frozen=True)
-class Wider(CompileOnce):
-    """The mask of `inner` with a validator that accepts only `accepted`."""
-
-    inner: FiniteLanguage
-    accepted: frozenset[str]
-
-    @property
-    def engine(self) -> str:
-        return "wider"
-
-    def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return CompiledWider(self.inner.compile(vocabulary), self.accepted)
-
-
-@dataclass(frozen=True)
-class CompiledWider:
-    inner: CompiledConstraint
-    accepted: frozenset[str]
-
-    def start(self) -> ConstraintRows:
-        return self.inner.start()
-
-    def accepts(self, data: bytes) -> bool:
-        return data.decode() in self.accepted
 
 
 # ------------------------------------------------------------------ proper weighting

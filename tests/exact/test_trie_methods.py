@@ -10,14 +10,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from toys import CRITIC, TOYS, Toy, log_phi
+from toys import CRITIC, TOYS, Toy, Wider, log_phi
 
 from smc import FiniteLanguage, Intersection, SMCError, SMCResult, TableModel, TextPotential
 from smc.baselines.adaptive_rejection import ars, cars, rsft
 from smc.baselines.asap import asap
 from smc.baselines.rejection import rejection
-from smc.constraints.base import CompiledConstraint, Constraint, ConstraintRows
-from smc.constraints.caching import CompileOnce
+from smc.constraints.base import CompiledConstraint, Constraint
 from smc.draws import Draws
 from smc.exact import enumerate_posterior
 from smc.testing import enumerate_draws, expected_weights
@@ -46,33 +45,6 @@ TINY = Toy(
 TINY_CENSORED = Fraction(1, 2) * (Fraction(1, 2) * Fraction(1, 2) + Fraction(1, 4))
 
 SMALL = {"tiny": TINY, "impossible start": TOYS["impossible start"]}
-
-
-@dataclass(frozen=True)
-class Wider(CompileOnce):
-    """The mask of `inner` with a validator that accepts only `accepted`."""
-
-    inner: FiniteLanguage
-    accepted: frozenset[str]
-
-    @property
-    def engine(self) -> str:
-        return "wider"
-
-    def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return CompiledWider(self.inner.compile(vocabulary), self.accepted)
-
-
-@dataclass(frozen=True)
-class CompiledWider:
-    inner: CompiledConstraint
-    accepted: frozenset[str]
-
-    def start(self) -> ConstraintRows:
-        return self.inner.start()
-
-    def accepts(self, data: bytes) -> bool:
-        return data.decode() in self.accepted
 
 
 def runner(method: Callable[..., SMCResult], toy: Toy, **options) -> Callable[[Draws], SMCResult]:

@@ -12,7 +12,9 @@ from fractions import Fraction
 from itertools import product
 
 from smc import FiniteLanguage, Intersection, TableModel
-from smc.constraints.base import Constraint
+from smc.constraints.base import CompiledConstraint, Constraint, ConstraintRows
+from smc.constraints.caching import CompileOnce
+from smc.vocabulary import Vocabulary
 
 Prefix = tuple[str, ...]
 
@@ -215,3 +217,30 @@ DEAD_END = Toy(
 def log_phi(toy: Toy) -> Callable[[str], float]:
     """The toy's potential for `TextPotential`."""
     return lambda text: math.log(toy.phi.get(text, 1)) if toy.phi.get(text, 1) else -math.inf
+
+
+@dataclass(frozen=True)
+class Wider(CompileOnce):
+    """The mask of `inner` with a validator that accepts only `accepted`."""
+
+    inner: FiniteLanguage
+    accepted: frozenset[str]
+
+    @property
+    def engine(self) -> str:
+        return "wider"
+
+    def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
+        return CompiledWider(self.inner.compile(vocabulary), self.accepted)
+
+
+@dataclass(frozen=True)
+class CompiledWider:
+    inner: CompiledConstraint
+    accepted: frozenset[str]
+
+    def start(self) -> ConstraintRows:
+        return self.inner.start()
+
+    def accepts(self, data: bytes) -> bool:
+        return data.decode() in self.accepted
