@@ -24,6 +24,10 @@ class EmptyLanguageError(ConstraintError):
     """A constraint that no sequence of the model's tokens can satisfy."""
 
 
+class NarrowedLanguageError(ConstraintError):
+    """The engine leaves out part of the language, and the caller asked for all of it or nothing."""
+
+
 class PromptError(SMCError):
     """A prompt that the model cannot take: wrong kind, or longer than its context."""
 

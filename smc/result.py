@@ -11,6 +11,7 @@ from typing import Literal, TypeVar, overload
 import numpy as np
 
 from smc.constraints.base import CheckableRows, ConstraintRows
+from smc.constraints.notes import Language
 from smc.draws import generator
 from smc.errors import at_least
 from smc.population import Lineage
@@ -184,6 +185,8 @@ class SMCResult:
         trace: one row a step (of the first replicate).
         log_evidence_replicates: the estimate of each replicate.
         scheme: how the particles were branched and resampled, in words; empty for methods without particles.
+        language: the engine that made the masks, and where its language differs from the one that was written
+            (``language.narrower`` are warnings: what the posterior leaves out).
         acceptance: share of proposals that were accepted, for methods that accept or refuse; otherwise None.
     """
 
@@ -206,6 +209,7 @@ class SMCResult:
     log_evidence_replicates: tuple[float, ...] = field(default=())
     scheme: str = ""
     acceptance: float | None = None
+    language: Language = Language()
 
     @property
     def advice(self) -> str | None:

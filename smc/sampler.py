@@ -11,7 +11,8 @@ import numpy as np
 
 from smc.branching import Branching, Enumerate, Offspring, Sample, Weights, from_options
 from smc.children import Children
-from smc.constraints.base import CheckableRows, Constraint, ConstraintRows, checker
+from smc.constraints.base import CheckableRows, CompiledConstraint, Constraint, ConstraintRows, checker
+from smc.constraints.notes import language_of, refuse_narrowing
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError, at_least, one_of, within
 from smc.inputs import checked_potentials, compiled, prompt_ids
@@ -113,10 +114,13 @@ class SMCSampler:
         stop: "bound" reports the rest as `log_unexplored_mass`; "roulette" ends by Russian roulette, without bias.
         seed: root of all randomness.
         replicates: independent runs, averaged in the linear domain, which gives `log_evidence_error`.
+        strict_language: refuse a constraint of which the engine cannot produce every value, instead of noting that in
+            ``result.language.narrower``.
 
     Raises:
         OptionError: an option value that does not exist or does not go with another.
         ConstraintError: the constraint cannot be compiled for this model.
+        NarrowedLanguageError: `strict_language`, and the engine leaves out part of the language.
     """
 
     def __init__(
@@ -139,9 +143,11 @@ class SMCSampler:
         stop: str = "bound",
         seed: int = 0,
         replicates: int = 1,
+        strict_language: bool = False,
     ):
         self.model, self.constraint, self.potentials = model, constraint, checked_potentials(potentials)
-        self._compiled = compiled(constraint, model)
+        self.strict_language = bool(strict_language)
+        self._compiled = self._enforced(constraint)
         self.n_particles = at_least("n_particles", n_particles, 1)
         self.max_tokens = at_least("max_tokens", max_tokens, 1)
         self.replicates = at_least("replicates", replicates, 1)
@@ -365,6 +371,7 @@ class SMCSampler:
             seed=self.seed,
             key=state.key,
             scheme=self.branching.scheme_name,
+            language=language_of(self.constraint),
         )
 
     # ------------------------------------------------------------------ inside
@@ -387,12 +394,18 @@ class SMCSampler:
             pass
         return self.result(state)
 
+    def _enforced(self, constraint: Constraint) -> CompiledConstraint:
+        language = compiled(constraint, self.model)
+        if self.strict_language:
+            refuse_narrowing(constraint)
+        return language
+
     def _for_job(self, job: Job) -> SMCSampler:
         if job.constraint is None and job.potentials is None:
             return self
         other = copy.copy(self)
         if job.constraint is not None:
-            other.constraint, other._compiled = job.constraint, compiled(job.constraint, self.model)
+            other.constraint, other._compiled = job.constraint, self._enforced(job.constraint)
         if job.potentials is not None:
             other.potentials = checked_potentials(job.potentials)
         return other

@@ -10,6 +10,7 @@ import numpy as np
 
 from smc.baselines.guided import Ending, Explorer, Guidance
 from smc.constraints.base import Constraint
+from smc.constraints.notes import language_of
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import SMCError, at_least
 from smc.frontier import Frontier
@@ -108,7 +109,7 @@ def accept_reject(
 
     budget = Budget(n_particles, batch_size, max_draws)
     results = [_once(explorer(r), budget, log_bound, max(len(ids) - 1, 0)) for r in range(replicates)]
-    return replace(combine(results), seed=seed, key=key)
+    return replace(combine(results), seed=seed, key=key, language=language_of(constraint))
 
 
 def _once(explorer: Explorer, budget: Budget, log_bound: float, prompt_tokens: int) -> SMCResult:

@@ -11,6 +11,7 @@ import numpy as np
 
 from smc.baselines.guided import Ending, Explorer, Guidance
 from smc.constraints.base import Constraint
+from smc.constraints.notes import language_of
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import at_least, within
 from smc.frontier import Frontier
@@ -115,4 +116,5 @@ def asap(
         cost=cost + Cost(seconds=time.perf_counter() - started),
         seed=seed,
         key=key,
+        language=language_of(constraint),
     )

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from smc.constraints.base import Constraint
+from smc.constraints.notes import language_of
 from smc.errors import at_least, within
 from smc.expansion import Endings
 from smc.frontier import Frontier
@@ -116,6 +117,7 @@ def beam(
         cost=cost + Cost(seconds=time.perf_counter() - started),
         seed=seed,
         key=key,
+        language=language_of(constraint),
     )
 
 

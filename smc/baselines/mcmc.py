@@ -14,6 +14,7 @@ import torch
 
 from smc.children import Children
 from smc.constraints.base import CompiledConstraint, Constraint
+from smc.constraints.notes import language_of
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError, at_least, one_of, within
 from smc.frontier import Frontier, Walk
@@ -374,4 +375,5 @@ def mcmc(
         seed=seed,
         key=key,
         acceptance=chains.accepted / chains.proposals if chains.proposals else None,
+        language=language_of(constraint),
     )

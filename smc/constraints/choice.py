@@ -37,13 +37,16 @@ class Choice(CompileOnce):
     def engine(self) -> str:
         return ENGINE
 
+    def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
+        """The language as xgrammar reads it."""
+        return xgr.Grammar.from_ebnf("root ::= " + " | ".join(map(_literal, self.options)))
+
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
         members = frozenset(option.encode("utf-8") for option in self.options)
-        grammar = "root ::= " + " | ".join(map(_literal, self.options))
         return compile_grammar(
             vocabulary,
             f"The Choice of {shortened(repr(list(self.options)))}",
-            lambda _: xgr.Grammar.from_ebnf(grammar),
+            self.grammar,
             members.__contains__,
             located=False,
         )

@@ -10,6 +10,7 @@ import torch
 
 from smc.constraints.base import CompiledConstraint, Constraint, ConstraintRows
 from smc.constraints.caching import CompileOnce
+from smc.constraints.notes import LanguageNote, language_of, located
 from smc.errors import ConstraintError, EmptyLanguageError
 from smc.vocabulary import Vocabulary
 
@@ -41,6 +42,12 @@ class Intersection(CompileOnce):
     @property
     def engine(self) -> str:
         return " & ".join(dict.fromkeys(part.engine for part in self.parts))
+
+    @property
+    def notes(self) -> tuple[LanguageNote, ...]:
+        """What the parts have to say, each under its number."""
+        parts = enumerate(self.parts)
+        return tuple(note for i, part in parts for note in located(language_of(part).notes, f"part {i}"))
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledIntersection:
         compiled = CompiledIntersection(tuple(part.compile(vocabulary) for part in self.parts))

@@ -38,10 +38,12 @@ class EBNF(CompileOnce):
     def engine(self) -> str:
         return ENGINE
 
+    def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
+        """The language as xgrammar reads it."""
+        return xgr.Grammar.from_ebnf(self.text)
+
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return compile_grammar(
-            vocabulary, f"The EBNF grammar {shortened(self.text)!r}", lambda _: xgr.Grammar.from_ebnf(self.text)
-        )
+        return compile_grammar(vocabulary, f"The EBNF grammar {shortened(self.text)!r}", self.grammar)
 
 
 @dataclass(frozen=True, init=False)
@@ -67,12 +69,12 @@ class GBNF(CompileOnce):
     def engine(self) -> str:
         return ENGINE
 
+    def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
+        """The language as xgrammar reads it."""
+        return xgr.Grammar.from_ebnf(to_ebnf(self.text))
+
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return compile_grammar(
-            vocabulary,
-            f"The GBNF grammar {shortened(self.text)!r}",
-            lambda _: xgr.Grammar.from_ebnf(to_ebnf(self.text)),
-        )
+        return compile_grammar(vocabulary, f"The GBNF grammar {shortened(self.text)!r}", self.grammar)
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,12 @@ class Lark(CompileOnce):
     def engine(self) -> str:
         return ENGINE
 
+    def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
+        """The language as xgrammar reads it."""
+        return xgr.Grammar.from_lark(self.text, tokenizer_info=tokens)
+
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return compile_grammar(
-            vocabulary,
-            f"The Lark grammar {shortened(self.text)!r}",
-            lambda tokens: xgr.Grammar.from_lark(self.text, tokenizer_info=tokens),
-        )
+        return compile_grammar(vocabulary, f"The Lark grammar {shortened(self.text)!r}", self.grammar)
 
 
 @dataclass(frozen=True, init=False)
@@ -119,13 +121,12 @@ class StructuralTag(CompileOnce):
     def engine(self) -> str:
         return ENGINE
 
+    def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
+        """The language as xgrammar reads it."""
+        return xgr.Grammar.from_structural_tag(self.text)
+
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return compile_grammar(
-            vocabulary,
-            f"The structural tag {shortened(self.text)}",
-            lambda _: xgr.Grammar.from_structural_tag(self.text),
-            located=False,
-        )
+        return compile_grammar(vocabulary, f"The structural tag {shortened(self.text)}", self.grammar, located=False)
 
 
 def _read(source: object) -> str:

@@ -85,11 +85,15 @@ class JSONSchema(CompileOnce):
         except (ValueError, RecursionError):
             return False
 
+    def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
+        """The language as xgrammar reads it."""
+        return xgr.Grammar.from_json_schema(self.text, **_LAYOUT[self.whitespace])
+
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
         return compile_grammar(
             vocabulary,
             f"The JSON Schema {shortened(self.text)}",
-            lambda _: xgr.Grammar.from_json_schema(self.text, **_LAYOUT[self.whitespace]),
+            self.grammar,
             self.is_valid,
             located=False,
         )

@@ -45,12 +45,19 @@ class Regex(CompileOnce):
     def engine(self) -> str:
         return ENGINE
 
+    @property
+    def _named(self) -> str:
+        return f"The regex {shortened(self.pattern)!r}"
+
+    def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
+        """The language as xgrammar reads it."""
+        return xgr.Grammar.from_regex(_for_engine(self.pattern, self._named))
+
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        what = f"The regex {shortened(self.pattern)!r}"
         return compile_grammar(
             vocabulary,
-            what,
-            lambda _: xgr.Grammar.from_regex(_for_engine(self.pattern, what)),
+            self._named,
+            self.grammar,
             _full_match(self.pattern),
             located=False,
         )
