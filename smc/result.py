@@ -209,7 +209,7 @@ class SMCResult:
     log_evidence_replicates: tuple[float, ...] = field(default=())
     scheme: str = ""
     acceptance: float | None = None
-    language: Language = Language()
+    language: Language = field(default_factory=Language)
 
     @property
     def advice(self) -> str | None:
