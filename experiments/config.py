@@ -145,6 +145,7 @@ class Config:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     seed: int = 0
     limit: int | None = None  # only the first instances of the task
+    strict_language: bool = False  # refuse constraints of which the engine cannot produce every value
     study: str = "default"  # runs that are reported together
     results: str = "results"  # the root folder of all studies
 
@@ -182,7 +183,7 @@ def options(config: Any, *without: str) -> dict[str, Any]:
 def identity(config: Config) -> Mapping[str, Any]:
     """Everything that affects the results of an instance: what a run's id is made from.
 
-    Neither `limit` (a longer run continues a shorter one), nor where results go, nor tracking.
+    Neither `limit` (a longer run continues a shorter one), nor `strict_language` (it refuses or does nothing), nor where results go, nor tracking.
     """
     return {
         "task": asdict(config.task),

@@ -7,12 +7,12 @@ Same records, same report: nothing here reads a clock or draws an unseeded numbe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from experiments import examples, figures, metrics, provenance, summary, text, verdicts
+from experiments import examples, figures, languages, metrics, provenance, summary, text, verdicts
 from experiments.columns import COLUMNS, IF_ANY, LOSSES, Column
 from experiments.commands import commands
 from experiments.examples import Example
@@ -87,6 +87,8 @@ class Section:
     pictures: tuple[Picture, ...]
     no_pictures: tuple[str, ...]
     examples: tuple[Example, ...]
+    language: str | None
+    deviations: tuple[str, ...]
     troubles: tuple[str, ...]
     rows: tuple[Row, ...]
 
@@ -195,6 +197,8 @@ def _section(task: Task, baselines: Sequence[str], powers: Collection[str]) -> S
         pictures=tuple(pictures),
         no_pictures=tuple(missing),
         examples=tuple(examples.choose(task, EXAMPLES)),
+        language=languages.sentence(task.records),
+        deviations=tuple(_deviations(task)),
         troubles=tuple(_troubles(task)),
         rows=tuple(rows),
     )  # fmt: skip
@@ -322,6 +326,13 @@ def _against_cost(
     return figures.quality_against_cost(
         name, title, known, cost, axis=axis, percent=percent, better=better, levels=levels
     )
+
+
+def _deviations(task: Task) -> Iterator[str]:
+    """One line for each way in which the masks differ from the constraints as they were written."""
+    for d in languages.deviations(task.records):
+        where = _some([place or "the root" for place in d.places])
+        yield f"{d.label}: {d.what} ({d.keyword} at {where}; {text.counted(d.instances, 'instance')})"
 
 
 def _troubles(task: Task) -> list[str]:

@@ -41,6 +41,7 @@ from experiments.store import (
 )
 from experiments.tasks import Instance, Task, build_task
 from experiments.tracking import Tracker, open_tracker
+from smc.constraints.notes import language_of, refuse_narrowing
 from smc.errors import SMCError, at_least
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
@@ -73,6 +74,8 @@ def execute(config: Config, *, command: str = COMMAND, sweep: bool = False) -> P
     study = Path(config.results) / config.study
     folder = study / name
     instances = task.instances(config.limit)
+    if config.strict_language:
+        _refuse_narrowing(instances)
     keys = {instance.id: (config.task.name, instance.id, config.method.name, config.seed) for instance in instances}
     if (folder / DONE).exists() and set(keys.values()) <= done_keys(folder):
         print(f"{title}: complete already ({len(instances)} instances), skipped: {folder}")
@@ -143,10 +146,19 @@ def _run_instances(
                 "prompt": instance.display,
                 "full_prompt": instance.prompt,
                 "reference": instance.reference,
+                "language": asdict(language_of(instance.constraint)),
             }
             record = store.append(head | fields)
             tracker.log(len(store.records) - 1, record)
             bar.update()
+
+
+def _refuse_narrowing(instances: Sequence[Instance]) -> None:
+    for instance in instances:
+        try:
+            refuse_narrowing(instance.constraint)
+        except SMCError as error:
+            raise ExperimentError(f"Instance {instance.id}: {error}") from error
 
 
 def _check(config: Config) -> None:
