@@ -17,8 +17,9 @@ import pytest
 
 from experiments.errors import ExperimentError
 from experiments.tasks import bfcl, build_task
-from experiments.tasks.bfcl import BfclTask, compact, json_schema, load, parse_object
+from experiments.tasks.bfcl import BfclTask, load
 from experiments.tasks.bfcl_answers import call_is_right, first_accepted
+from experiments.tasks.bfcl_data import compact, json_schema, parse_object
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("bfcl_eval") is None, reason="bfcl_eval is not installed")
 
