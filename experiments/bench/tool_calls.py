@@ -1,0 +1,175 @@
+"""How likely is the model to call a tool at all, given that what it says is valid?
+
+python -m experiments.bench.tool_calls
+
+On the first prompts of the task `tools`, where the model may call one of several tools or answer in prose: the posterior
+probability of calling by SMC, beside an independent estimate (unconstrained samples, of which those in the language are
+kept), and what local masking does. Writes results/bench/tool_calls.json and tool_calls.md, prompt by prompt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+from tqdm import tqdm
+
+from experiments.tasks import Instance, build_task
+from smc import Everything, HFModel, SMCResult, SMCSampler, ToolCalls, baselines
+from smc.resampling import log_sum_exp
+
+PARTICLES, RUNS = 32, 4
+"""Particles of one SMC run, and independent runs of them."""
+SAMPLES, BATCH = 192, 64
+"""Unconstrained samples, and how many are drawn at a time."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One prompt.
+
+    Attributes:
+        log_evidence: log Z by SMC: how likely the unmasked model is to say something valid within the tokens allowed.
+        posterior, error: probability of a call by SMC, with its standard error over runs.
+        kept, calls: unconstrained samples that ended in the language, and those among them that are calls.
+        local: share of calls among the samples of local masking that finished.
+        censored: share of SMC's mass that was still open at the limit.
+    """
+
+    instance: str
+    log_evidence: float
+    posterior: float
+    error: float
+    kept: int
+    calls: int
+    local: float
+    censored: float
+
+    @property
+    def share(self) -> float:
+        """The independent estimate."""
+        return self.calls / self.kept if self.kept else float("nan")
+
+    @property
+    def share_error(self) -> float:
+        """Its standard error if the posterior estimate is true (the error of a score test: never 0 by luck)."""
+        return float(np.sqrt(self.posterior * (1 - self.posterior) / self.kept)) if self.kept else float("nan")
+
+    @property
+    def z(self) -> float:
+        """The difference in standard errors of both."""
+        return (self.posterior - self.share) / float(np.hypot(self.error, self.share_error))
+
+
+def probability_of_calling(results: list[SMCResult], constraint: ToolCalls) -> tuple[float, float]:
+    """The posterior probability of a call over independent runs, masses averaged, and its jackknife standard error."""
+    masses = np.array(
+        [
+            [
+                np.exp(
+                    log_sum_exp(np.array([s.log_mass for s in r.sequences if bool(constraint.calls(s.text)) in kinds]))
+                )
+                for kinds in ((True,), (True, False))
+            ]
+            for r in results
+        ]
+    )
+    total = masses.sum(axis=0)
+    without = (total - masses)[:, 0] / (total - masses)[:, 1]
+    n = len(results)
+    return float(total[0] / total[1]), float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum()))
+
+
+def measure(model: HFModel, instance: Instance, max_tokens: int) -> Row:
+    """Run one prompt by SMC, unconstrained and by local masking."""
+    constraint: ToolCalls = instance.constraint
+    language = constraint.compile(model.vocabulary)
+
+    def smc(seed: int) -> SMCResult:
+        sampler = SMCSampler(
+            model,
+            constraint,
+            n_particles=PARTICLES,
+            branching="sample",
+            max_tokens=max_tokens,
+            seed=seed,
+            stop_fraction=0,
+        )
+        return sampler.run(instance.prompt, key=instance.id)
+
+    def free(seed: int) -> SMCResult:
+        return baselines.local_masking(
+            model, Everything(), instance.prompt, n_particles=BATCH, max_tokens=max_tokens, seed=1000 + seed
+        )
+
+    runs = [smc(seed) for seed in range(RUNS)]
+    posterior, error = probability_of_calling(runs, constraint)
+    drawn = [s for seed in range(SAMPLES // BATCH) for s in free(seed).sequences]
+    # in the language as the mask has it, compact spelling included, and valid: what SMC conditions on
+    kept = [s for s in drawn if language.generates(s.data) and language.accepts(s.data)]
+    local = baselines.local_masking(
+        model, constraint, instance.prompt, n_particles=BATCH, max_tokens=max_tokens, seed=2000
+    )
+    mass = np.array([[log_sum_exp(np.array([s.log_mass for s in r.sequences])), r.log_censored_mass] for r in runs])
+    finished, censored = np.exp(mass).sum(axis=0)
+    return Row(
+        instance=instance.id,
+        log_evidence=float(np.log(finished / RUNS)),
+        posterior=posterior,
+        error=error,
+        kept=sum(s.count for s in kept),
+        calls=sum(s.count for s in kept if constraint.calls(s.text)),
+        local=local.expectation(lambda text: float(bool(constraint.calls(text)))),
+        censored=float(censored / (finished + censored)),
+    )
+
+
+def page(rows: list[Row], max_tokens: int) -> str:
+    """The measurements as Markdown."""
+    lines = [
+        "| prompt | posterior P(call), SMC | unconstrained: calls / valid | share | difference, standard errors "
+        "| local masking | log Z | still open |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        lines.append(
+            f"| {r.instance} | {r.posterior:.3f} ± {r.error:.3f} | {r.calls} / {r.kept} | {r.share:.3f} ± {r.share_error:.3f} "
+            f"| {r.z:+.1f} | {r.local:.3f} | {r.log_evidence:.2f} | {r.censored:.0%} |"
+        )
+    chi2 = sum(r.z**2 for r in rows)
+    verdict = (
+        f"Sum of squared differences {chi2:.1f} on {len(rows)} prompts: p = {stats.chi2.sf(chi2, len(rows)):.2f} if both "
+        "estimate the same."
+    )
+    return (
+        "# The probability of calling a tool\n\n"
+        f"SmolLM2-135M-Instruct in float32, task `tools` (several tools, or prose), at most {max_tokens} tokens; conditional on "
+        f"ending within them. SMC: `sample`, {RUNS} runs of {PARTICLES} particles, jackknife error over runs. Unconstrained: "
+        f"{SAMPLES} samples, those in the language kept, binomial error. Local masking: {BATCH} samples.\n\n"
+        f"Made by `python -m experiments.bench.tool_calls`.\n\n" + "\n".join(lines) + f"\n\n{verdict}\n"
+    )
+
+
+def main() -> None:
+    """Measure, print and store after every prompt."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--prompts", type=int, default=10, help="how many prompts, from the first (default 10)")
+    parser.add_argument("--max-tokens", type=int, default=64, help="tokens before the stop (default 64)")
+    parser.add_argument("--out", type=Path, default=Path("results/bench"), help="folder for the files")
+    options = parser.parse_args()
+    model = HFModel.load("smollm2-135m")
+    options.out.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+    for instance in tqdm(build_task("tools").instances(options.prompts), unit="prompt"):
+        rows.append(measure(model, instance, options.max_tokens))
+        (options.out / "tool_calls.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        (options.out / "tool_calls.md").write_text(page(rows, options.max_tokens))
+    print(page(rows, options.max_tokens))
+
+
+if __name__ == "__main__":
+    main()
