@@ -9,8 +9,9 @@ from experiments.errors import ExperimentError
 from experiments.tasks.base import Instance, Task
 from experiments.tasks.bfcl import BfclTask
 from experiments.tasks.dates import DatesTask
+from experiments.tasks.tools import ToolsTask
 
-TASKS: dict[str, Callable[..., Task]] = {"bfcl": BfclTask, "dates": DatesTask}
+TASKS: dict[str, Callable[..., Task]] = {"bfcl": BfclTask, "dates": DatesTask, "tools": ToolsTask}
 
 
 def build_task(name: str, options: Mapping[str, Any] | None = None) -> Task:

@@ -16,6 +16,7 @@ from experiments.tasks.base import Instance
 from experiments.tasks.bfcl_answers import call_is_right, first_accepted
 from experiments.tasks.bfcl_data import compact, in_words, json_schema, read
 from smc import ToolCalls
+from smc.errors import ConstraintError
 
 CATEGORY = "live_multiple"
 
@@ -100,7 +101,10 @@ class ToolsTask:
     def score(self, instance: Instance, text: str) -> float:
         """1 if the text makes the one call that the set accepts, else 0."""
         entry = load()[instance.id]
-        made = instance.constraint.calls(text)
+        try:
+            made = instance.constraint.calls(text)
+        except ConstraintError:
+            return 0.0
         if len(made) != 1 or made[0][0] != entry.right:
             return 0.0
         return float(call_is_right(entry.parameters(entry.right), entry.accepted, made[0][1]))
@@ -113,7 +117,7 @@ def to_instance(entry: Entry) -> Instance:
     return Instance(
         id=entry.id,
         prompt=prompt(entry.functions, entry.question),
-        constraint=ToolCalls(tools, whitespace="compact"),
+        constraint=ToolCalls(tools, after="end", whitespace="compact"),
         display=entry.question,
         reference=f"<tool_call>{compact({'name': entry.right, 'arguments': arguments})}</tool_call>",
     )

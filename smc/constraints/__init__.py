@@ -8,7 +8,11 @@ from smc.constraints.everything import Everything
 from smc.constraints.finite import FiniteLanguage
 from smc.constraints.grammars import EBNF, GBNF, Lark, StructuralTag
 from smc.constraints.json_schema import JSONSchema
+from smc.constraints.notes import Language, LanguageNote
+from smc.constraints.reasoning import Reasoning
 from smc.constraints.regex import Regex
+from smc.constraints.template import Free, Template
+from smc.constraints.tool_calls import ToolCall, ToolCalls
 
 __all__ = [
     "EBNF",
@@ -20,11 +24,18 @@ __all__ = [
     "ConstraintRows",
     "Everything",
     "FiniteLanguage",
+    "Free",
     "Intersection",
     "JSONSchema",
+    "Language",
+    "LanguageNote",
     "Lark",
+    "Reasoning",
     "Regex",
     "StructuralTag",
+    "Template",
+    "ToolCall",
+    "ToolCalls",
     "mask_words",
     "pack",
     "unpack",
