@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smc.potentials import Potential, PotentialRows
+from smc.potentials import CountingRows, Potential, PotentialRows
 from smc.vocabulary import Vocabulary, to_text
 
 
@@ -65,6 +65,10 @@ class _BoundaryRows:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    @property
+    def failures(self) -> int:
+        return self.inner.failures if isinstance(self.inner, CountingRows) else 0
 
     def log_complete(self, rows: np.ndarray) -> np.ndarray:
         return self.inner.log_complete(rows)

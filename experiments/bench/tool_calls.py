@@ -22,9 +22,9 @@ from experiments.tasks import Instance, build_task
 from smc import Everything, HFModel, SMCResult, SMCSampler, ToolCalls, baselines
 from smc.resampling import log_sum_exp
 
-PARTICLES, RUNS = 32, 4
+PARTICLES, RUNS = 32, 3
 """Particles of one SMC run, and independent runs of them."""
-SAMPLES, BATCH = 192, 64
+SAMPLES, BATCH = 128, 64
 """Unconstrained samples, and how many are drawn at a time."""
 
 
@@ -62,7 +62,8 @@ class Row:
     @property
     def z(self) -> float:
         """The difference in standard errors of both."""
-        return (self.posterior - self.share) / float(np.hypot(self.error, self.share_error))
+        error = float(np.hypot(self.error, self.share_error))
+        return (self.posterior - self.share) / error if error else 0.0
 
 
 def probability_of_calling(results: list[SMCResult], constraint: ToolCalls) -> tuple[float, float]:

@@ -132,15 +132,25 @@ def prompt(functions: Sequence[Mapping[str, Any]], question: str) -> list[dict[s
 
 
 def request(functions: Sequence[Mapping[str, Any]], question: str) -> str:
-    """Tools in plain words, one parameter a line, and the user's question."""
+    """Tools in plain words, each with the outline of a call and its parameters, and the user's question.
+
+    Without the outlines a small model makes names of tools up.
+    """
     lines = []
     for function in functions:
-        lines.append(f"Tool {function['name']}: {_first_sentence(function['description'])}")
         parameters = function["parameters"]
+        lines.append(f"{function['name']}: {_first_sentence(function['description'])}")
         for name, spec in parameters["properties"].items():
             optional = "" if name in parameters.get("required", ()) else ", optional"
-            lines.append(f"- {name} ({in_words(spec)}{optional}): {_first_sentence(spec.get('description', ''))}")
+            lines.append(f"- {name} ({in_words(spec)}{optional})")
+        lines.append(f"Call: {outline(function)}")
     return "\n".join([*lines, f"Request: {question}"])
+
+
+def outline(function: Mapping[str, Any]) -> str:
+    """A call with dots in place of values."""
+    arguments = ",".join(f'"{name}":...' for name in function["parameters"]["properties"])
+    return f'<tool_call>{{"name":"{function["name"]}","arguments":{{{arguments}}}}}</tool_call>'
 
 
 def _first_sentence(text: str) -> str:
