@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from smc.constraints.base import CompiledConstraint, Constraint
+from smc.constraints.refusals import refused
 from smc.errors import OptionError, SMCError, at_least, within
 from smc.expansion import Endings, Pending
 from smc.frontier import Frontier
@@ -47,7 +48,7 @@ class CertifiedPosterior:
         log_open_mass: log of a bound on the target mass that was not found; minus infinity if nothing is open.
         log_open_peak: log of a bound on the target of any single sequence that was not found.
         log_censored_mass: mass of prefixes seen open at max_tokens (at power a, potentials not included), no part of Z.
-        log_rejected_mass: mass of sequences seen to pass the mask and refused by the validator.
+        log_rejected_mass: mass of sequences, and of prefixes, seen to pass the mask and refused by the validator.
         status: "complete" (nothing is open), "max_tokens" (the same, and some mass was censored), "early_stop" (the
             certificate is within the tolerance), "incomplete" (the budget ran out), or, with nothing open and nothing
             found, "censored", "rejected" or "dead".
@@ -139,7 +140,8 @@ def branch_and_bound(
         model, constraint, prompt, max_tokens: as for :class:`smc.SMCSampler`.
         potentials: each with a finite `log_bound`. A running value of minus infinity closes a prefix.
         target_power: a of the target p(y)^a phi(y), at least 1.
-        max_rows: the most prefixes to visit. Each costs a row of a forward pass, unless a potential closes it.
+        max_rows: the most prefixes to visit. Each costs a row of a forward pass, unless a potential or the validator
+            closes it.
         batch_size: the most prefixes in one forward pass: the heaviest open one and its siblings and cousins of one
             expansion that are nearly as heavy.
         tolerance: stop once the certificate, :attr:`CertifiedPosterior.total_variation_bound`, is at most this.
@@ -167,7 +169,8 @@ def branch_and_bound(
     log_tolerance = np.log(tolerance) if tolerance > 0 else -np.inf
     ids = prompt_ids(model, prompt, max_tokens)
 
-    search.expand(Frontier.start(model, search.language, potentials, ids))
+    root = Frontier.start(model, search.language, potentials, ids)
+    search.expand(root)
     while search.branches and search.visited < max_rows and search.log_open_share > log_tolerance:
         search.expand(search.heaviest(batch_size))
 
@@ -183,7 +186,7 @@ def branch_and_bound(
         log_censored_mass=search.log_censored,
         log_rejected_mass=search.log_rejected,
         status=search.status(log_tolerance),
-        cost=search.cost + Cost(tokens=max(len(ids) - 1, 0), seconds=seconds),
+        cost=search.cost + Cost(tokens=max(len(ids) - 1, 0), potential_failures=root.failures, seconds=seconds),
     )
 
 
@@ -257,7 +260,10 @@ class _Search:
     def expand(self, frontier: Frontier) -> None:
         """Visit prefixes: finish what may stop, and open their children."""
         self.visited += len(frontier)
-        possible = np.flatnonzero(frontier.potential_rows.log_prefix > -np.inf)
+        gone = refused(frontier.constraint_rows)
+        lost = np.array([lineage.log_prob for lineage in frontier.lineages])[gone]
+        self.log_rejected = _log_add(self.log_rejected, log_sum_exp(self.target_power * lost))
+        possible = np.flatnonzero(~gone & (frontier.potential_rows.log_prefix > -np.inf))
         if len(possible) < len(frontier):
             self.refused = True
             if not len(possible):

@@ -18,6 +18,7 @@ import torch
 
 from smc.bounds import CertifiedPosterior, branch_and_bound
 from smc.constraints.base import Constraint
+from smc.constraints.refusals import refuses
 from smc.errors import SMCError, at_least, within
 from smc.expansion import Endings, Pending
 from smc.frontier import Frontier
@@ -42,7 +43,9 @@ class ExactPosterior:
         sequences: all sequences with positive target, likeliest first; their `log_weight` is the exact log target.
         log_evidence: log Z, Z the sum of p(y)^a phi(y) over L.
         log_censored_mass: mass of prefixes still open at max_tokens (at power a, running potentials not included).
-        log_rejected_mass: mass that the mask lets finish and the validator refuses.
+        log_rejected_mass: mass that the mask lets through and the validator refuses: of sequences, and of prefixes that
+            are given up before their end (at power a, running potentials not included; some of what such a prefix
+            weighs might have left the mask later).
         log_q_finished: log of local masking's chance to end in `sequences`; the rest of q dies, is censored or refused.
     """
 
@@ -109,7 +112,8 @@ def enumerate_posterior(
     within("target_power", target_power, 0, np.inf, without_low=True)
     language = compiled(constraint, model)
     ids = prompt_ids(model, prompt, at_least("max_tokens", max_tokens, 1))
-    frontier: Frontier | None = Frontier.start(model, language, checked_potentials(potentials), ids)
+    root = Frontier.start(model, language, checked_potentials(potentials), ids)
+    frontier: Frontier | None = root
     stack: list[Pending] = []
     finished: list[FinishedSequence] = []
     censored, rejected = [-np.inf], [-np.inf]
@@ -128,17 +132,20 @@ def enumerate_posterior(
         # prefixes that go on
         where = torch.nonzero(children.log_token > -torch.inf).cpu().numpy()
         rows, tokens = where[:, 0], where[:, 1]
-        if frontier.length < max_tokens and (known := known + len(rows)) > max_rows:
-            raise BudgetError(
-                f"The language has more than max_rows={max_rows} prefixes within {max_tokens} tokens, so its exact "
-                "posterior is out of reach. Narrow the constraint, lower max_tokens, raise max_rows, or ask "
-                "branch_and_bound for certified bounds."
-            )
         if frontier.length == max_tokens:
-            open_mass = np.array([lineage.log_prob for lineage in frontier.lineages])[rows]
-            censored.append(log_sum_exp(target_power * (open_mass + children.gather(rows, tokens))))
-        elif len(rows):
-            stack.append(Pending.of(frontier, rows, tokens))
+            censored.append(_log_mass(frontier, rows, tokens, target_power))
+        else:
+            gone = refuses(frontier.constraint_rows, rows, tokens)
+            rejected.append(_log_mass(frontier, rows[gone], tokens[gone], target_power))
+            rows, tokens = rows[~gone], tokens[~gone]
+            if (known := known + len(rows)) > max_rows:
+                raise BudgetError(
+                    f"The language has more than max_rows={max_rows} prefixes within {max_tokens} tokens, so its exact "
+                    "posterior is out of reach. Narrow the constraint, lower max_tokens, raise max_rows, or ask "
+                    "branch_and_bound for certified bounds."
+                )
+            if len(rows):
+                stack.append(Pending.of(frontier, rows, tokens))
 
         frontier = None
         if stack:
@@ -153,5 +160,11 @@ def enumerate_posterior(
         log_censored_mass=log_sum_exp(np.array(censored)),
         log_rejected_mass=log_sum_exp(np.array(rejected)),
         log_q_finished=log_sum_exp(np.array([s.log_q for s in finished])),
-        cost=replace(cost, seconds=time.perf_counter() - started),
+        cost=replace(cost, potential_failures=root.failures, seconds=time.perf_counter() - started),
     )
+
+
+def _log_mass(frontier: Frontier, rows: np.ndarray, tokens: np.ndarray, target_power: float) -> float:
+    """log of the mass of the given children at a power, potentials not included."""
+    parents = np.array([lineage.log_prob for lineage in frontier.lineages])
+    return log_sum_exp(target_power * (parents[rows] + frontier.children.gather(rows, tokens)))

@@ -16,6 +16,7 @@ import torch
 
 from smc.children import Children
 from smc.constraints.base import CompiledConstraint, ConstraintRows
+from smc.constraints.refusals import refused
 from smc.models.base import LanguageModel, ModelRows
 from smc.population import EMPTY, Lineage, extended
 from smc.potentials import Potential, ProductRows
@@ -65,10 +66,20 @@ class Frontier:
         return Children(log_token, log_stop)
 
     @property
+    def refused(self) -> np.ndarray:
+        """[R] bool: prefixes of which a potential or the constraint promises that it refuses every completion."""
+        return refused(self.constraint_rows) | (self.potential_rows.log_prefix == -np.inf)
+
+    @property
     def expansion_cost(self) -> Cost:
         """What asking for the children of every row costs once."""
         n = len(self)
         return Cost(forward_rows=n, passes=1, tokens=n) + mask_cost(self.constraint_rows)
+
+    @property
+    def failures(self) -> int:
+        """Rows on which potentials have failed since :meth:`start`, here and in all that came of it."""
+        return self.potential_rows.failures
 
     def finish(self, rows: np.ndarray, target_power: float) -> tuple[FinishedSequence, ...]:
         """What the given rows ([N] ints), which may stop, become by stopping. The validator has yet to be asked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from smc.constraints.base import CompiledConstraint, Constraint
 from smc.errors import OptionError, PromptError
@@ -59,3 +59,8 @@ def prompt_ids(model: LanguageModel, prompt: Prompt, max_tokens: int) -> tuple[i
             f"The prompt has {len(ids)} tokens and max_tokens is {max_tokens}, together more than the model's context of {limit}. {remedy}"
         )
     return ids
+
+
+def is_chat(prompt: Prompt) -> bool:
+    """Whether a prompt is a list of chat messages."""
+    return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)

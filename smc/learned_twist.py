@@ -95,6 +95,11 @@ class LearnedTwistRows:
         texts = tuple(self._texts[parent] + spelled[token] for parent, token in zip(parents, tokens, strict=True))
         return LearnedTwistRows(self._memory, below, texts, self._length + 1)
 
+    def refuse(self, parents: np.ndarray, tokens: np.ndarray) -> None:
+        """Note that some children have no future."""
+        for parent, token in zip(parents.tolist(), tokens.tolist(), strict=True):
+            self._nodes[parent].child(token).log_mass = fate(REJECTED)
+
     def fork(self, rows: np.ndarray) -> LearnedTwistRows:
         other = LearnedTwistRows(
             self._memory, [self._nodes[row] for row in rows], tuple(self._texts[row] for row in rows), self._length

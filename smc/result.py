@@ -45,6 +45,8 @@ class Cost:
         passes: forward passes.
         tokens: tokens fed to the model, the prompt included.
         masks: masks filled. checks: single (row, token) questions asked of a constraint.
+        potential_failures: rows on which a potential failed and the caller chose to go on (see
+            :mod:`smc.potentials.failures`).
         seconds: wall time.
     """
 
@@ -53,6 +55,7 @@ class Cost:
     tokens: int = 0
     masks: int = 0
     checks: int = 0
+    potential_failures: int = 0
     seconds: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
@@ -177,7 +180,8 @@ class SMCResult:
             `log_unexplored_mass` for early stops.
         log_censored_mass: live mass at max_tokens, never forced and never dropped silently.
         log_unexplored_mass: a bound on what early stopping left out of the evidence.
-        log_rejected_mass: mass of finished sequences that the validator refused.
+        log_rejected_mass: mass that the validator refused: of finished sequences, and of prefixes that it gave up before
+            their end (some of what such a prefix weighs might have left the mask later).
         log_dead_mass: mass of particles that ran into a dead end (before the step that killed them), and of prefixes
             that a twist proved to have no future (they might have been censored or rejected later).
         ess: effective sample size of the finished particles. With `ess_kind` "concentration" (enumerated populations)
@@ -188,6 +192,7 @@ class SMCResult:
         language: the engine that made the masks, and where its language differs from the one that was written
             (``language.narrower`` are warnings: what the posterior leaves out).
         acceptance: share of proposals that were accepted, for methods that accept or refuse; otherwise None.
+        healed: what token healing took back from the prompt: tokens spell it before `text`, and the evidence includes it.
     """
 
     method: str
@@ -210,6 +215,7 @@ class SMCResult:
     scheme: str = ""
     acceptance: float | None = None
     language: Language = field(default_factory=Language)
+    healed: str = ""
 
     @property
     def advice(self) -> str | None:

@@ -13,9 +13,12 @@ from smc.branching import Branching, Enumerate, Offspring, Sample, Weights, from
 from smc.children import Children
 from smc.constraints.base import CheckableRows, CompiledConstraint, Constraint, ConstraintRows, checker
 from smc.constraints.notes import language_of, refuse_narrowing
+from smc.constraints.prefixed import prefixed
+from smc.constraints.refusals import refuses
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError, at_least, one_of, within
-from smc.inputs import checked_potentials, compiled, prompt_ids
+from smc.healing import Boundary, heal
+from smc.inputs import checked_potentials, compiled, is_chat, prompt_ids
 from smc.models.base import LanguageModel, ModelRows, Prompt
 from smc.population import Population, extended
 from smc.potentials import Potential, ProductRows
@@ -35,7 +38,8 @@ from smc.result import (
     mask_cost,
     merge_sequences,
 )
-from smc.twists import Twist, TwistContext, TwistRows
+from smc.twists import LearnsRefusals, Twist, TwistContext, TwistRows
+from smc.vocabulary import to_text
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,9 @@ class State:
         finished: sequences that ended, with absolute weights.
         trace: one row a step.
         log_finished_mass: log of their mass: the running estimate of the evidence.
-        log_rejected, log_dead: mass refused by the validator, and mass that ran into dead ends.
+        log_rejected, log_dead: mass refused by the validator, at its end or before, and mass that ran into dead ends.
         refused: whether the validator or a potential has refused anything, a prefix or a sequence.
+        written: bytes that every sequence spells before its text (:mod:`smc.healing`); empty without token healing.
         log_unexplored: bound on the mass that early stopping left behind; minus infinity while running.
     """
 
@@ -85,6 +90,7 @@ class State:
     potential_rows: ProductRows
     twist_rows: TwistRows | None
     refused: bool
+    written: bytes = b""
 
 
 class SMCSampler:
@@ -116,6 +122,10 @@ class SMCSampler:
         replicates: independent runs, averaged in the linear domain, which gives `log_evidence_error`.
         strict_language: refuse a constraint of which the engine cannot produce every value, instead of noting that in
             ``result.language.narrower``.
+        token_healing: take the last tokens of a prompt back to the text s that they spell, where a token could run from
+            the prompt into the continuation, and spell s again. With x the prompt that is left, the target is p(y | x)
+            on the token sequences of s·L and log_evidence is log p(s·L | x); texts and potentials are without s, tokens
+            (which `max_tokens` counts) with it. Chat messages end whole and stay as they are (:mod:`smc.healing`).
 
     Raises:
         OptionError: an option value that does not exist or does not go with another.
@@ -144,9 +154,10 @@ class SMCSampler:
         seed: int = 0,
         replicates: int = 1,
         strict_language: bool = False,
+        token_healing: bool = False,
     ):
         self.model, self.constraint, self.potentials = model, constraint, checked_potentials(potentials)
-        self.strict_language = bool(strict_language)
+        self.strict_language, self.token_healing = bool(strict_language), bool(token_healing)
         self._compiled = self._enforced(constraint)
         self.n_particles = at_least("n_particles", n_particles, 1)
         self.max_tokens = at_least("max_tokens", max_tokens, 1)
@@ -159,6 +170,11 @@ class SMCSampler:
             raise OptionError(f"proposal must be a Proposal(temperature=..., top_k=..., top_p=...), not {proposal!r}.")
         if twist is not None and (isinstance(twist, type) or not isinstance(twist, Twist)):
             raise OptionError(f"twist must be a twist, such as LearnedTwist(), not {twist!r}.")
+        if twist is not None and token_healing:
+            raise OptionError(
+                "A twist cannot guide a run with token_healing: it knows the language, not what is written before it. "
+                "Leave one of them out."
+            )
         self.twist = twist
         if isinstance(branching, Branching):
             if (resampling, ess_threshold, draws, finished, proposal) != (None, 0.5, "systematic", "retire", None):
@@ -229,7 +245,9 @@ class SMCSampler:
         """The state before the first step: all particles on the empty continuation."""
         started = time.perf_counter()
         ids = prompt_ids(self.model, prompt, self.max_tokens)
-        potential_rows = ProductRows.start(self.potentials, self.model.vocabulary)
+        boundary = heal(self.model.vocabulary, ids) if self.token_healing and not is_chat(prompt) else Boundary(ids)
+        language = boundary.compiled(self.constraint, self._compiled, self.model.vocabulary)
+        potential_rows = ProductRows.start(boundary.potentials(self.potentials), self.model.vocabulary)
         log_prefix = float(potential_rows.log_prefix[0]) if self.branching.proper else 0.0
         # roulette decides for all live particles at once, so that descent would tell nothing about the variance
         alone = self.stop_fraction == 0 or self.stop != "roulette"
@@ -244,14 +262,19 @@ class SMCSampler:
             log_rejected=-np.inf,
             log_dead=-np.inf,
             log_unexplored=-np.inf,
-            cost=Cost(tokens=max(len(ids) - 1, 0), seconds=time.perf_counter() - started),
+            cost=Cost(
+                tokens=max(len(boundary.ids) - 1, 0),
+                potential_failures=potential_rows.failures,
+                seconds=time.perf_counter() - started,
+            ),
             key=key,
             draws=draws if draws is not None else RandomDraws(generator(self.seed, key, replicate)),
-            model_rows=self.model.start(ids),
-            constraint_rows=self._compiled.start(),
+            model_rows=self.model.start(boundary.ids),
+            constraint_rows=language.start(),
             potential_rows=potential_rows,
             twist_rows=None if self.twist is None else self.twist.start(self._twist_context(ids)),
             refused=log_prefix == -np.inf,
+            written=boundary.written,
         )
 
     def done(self, state: State) -> bool:
@@ -261,7 +284,7 @@ class SMCSampler:
     def step(self, state: State) -> State:
         """One step of every live particle. Consumes the rows of `state`."""
         started = time.perf_counter()
-        population, draws = state.population, state.draws
+        population, draws, failures_before = state.population, state.draws, state.potential_rows.failures
 
         # 1. generate: what the model thinks comes next, what the constraint allows of it, what a twist expects of that
         log_probs = state.model_rows.log_probs
@@ -279,7 +302,8 @@ class SMCSampler:
         if twist is not None:
             log_lost = np.maximum(log_lost, twist.log_doomed(targets))
 
-        # 3. reweight by the potentials: ended sequences by their final value, the others by the running one
+        # 3. reweight by the potentials: ended sequences by their final value, the others by the running one, and by 0
+        #    those that the constraint refuses before their end
         ended, log_rejected, refused = self._end(state, children, log_kept, offspring)
         finished = _reweighted(state.finished, offspring.pool) + ended
         potential_rows = state.potential_rows.advance(offspring.parents, offspring.tokens)
@@ -288,6 +312,11 @@ class SMCSampler:
         if self.branching.proper:
             gain = log_prefix - population.log_prefix[offspring.parents]
             live = live.gain(gain)
+        gone = refuses(state.constraint_rows, offspring.parents, offspring.tokens)
+        log_rejected = _log_add(log_rejected, log_sum_exp(live.log_mass[gone]))
+        live = live.gain(np.where(gone, -np.inf, 0.0))
+        if isinstance(state.twist_rows, LearnsRefusals):
+            state.twist_rows.refuse(offspring.parents[gone], offspring.tokens[gone])
         keep = np.flatnonzero(live.log_weight > -np.inf)
         refused = refused or len(keep) < len(live)
         ess = effective_sample_size(live.log_priority, live.count)
@@ -337,7 +366,10 @@ class SMCSampler:
         answered = self.branching.asks and isinstance(state.constraint_rows, CheckableRows)  # without any mask
         masks = Cost() if answered else mask_cost(state.constraint_rows)
         seconds = time.perf_counter() - started
-        cost = masks + Cost(forward_rows=n, passes=1, tokens=n, checks=offspring.checks, seconds=seconds)
+        failures = potential_rows.failures - failures_before
+        cost = masks + Cost(
+            n, passes=1, tokens=n, checks=offspring.checks, potential_failures=failures, seconds=seconds
+        )
         return replace(state, trace=(*state.trace, row), cost=state.cost + cost)
 
     def result(self, state: State) -> SMCResult:
@@ -372,6 +404,7 @@ class SMCSampler:
             key=state.key,
             scheme=self.branching.scheme_name,
             language=language_of(self.constraint),
+            healed=to_text(state.written),
         )
 
     # ------------------------------------------------------------------ inside
@@ -398,6 +431,8 @@ class SMCSampler:
         language = compiled(constraint, self.model)
         if self.strict_language:
             refuse_narrowing(constraint)
+        if self.token_healing:
+            prefixed("", constraint)  # a kind that cannot be is refused here, before any prompt
         return language
 
     def _for_job(self, job: Job) -> SMCSampler:
@@ -439,6 +474,7 @@ class SMCSampler:
             )
             sequence = replace(
                 sequence,
+                data=sequence.data[len(state.written) :],
                 log_weight=log_weight,
                 count=int(weights.count[i]),
                 eves=None if weights.eves is None else _eves(weights.eves[i]),

@@ -80,7 +80,7 @@ class Events:
         Args:
             children: masked ones, unless `lost` is to say nothing of dead ends.
             at_limit: the prefixes have max_tokens tokens, so that any token more is censored.
-            refused: [R] bool, prefixes of which a potential promises that it refuses every completion.
+            refused: [R] bool, prefixes of which a potential or the validator promises that it refuses every completion.
         """
         log_p = _table(children)
         lost = np.full((len(log_p), 4), -np.inf)

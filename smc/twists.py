@@ -104,6 +104,15 @@ class TwistRows(Protocol):
 
 
 @runtime_checkable
+class LearnsRefusals(Protocol):
+    """Rows of a twist that wants to know which children the validator has refused before their end."""
+
+    def refuse(self, parents: np.ndarray, tokens: np.ndarray) -> None:
+        """Note that row ``parents[i]`` extended by ``tokens[i]`` has no future. The rows have looked and not yet moved."""
+        ...
+
+
+@runtime_checkable
 class Twist(Protocol):
     """A way to guess futures."""
 

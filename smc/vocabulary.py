@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -58,6 +58,16 @@ class Vocabulary:
     def spell(self, tokens: Iterable[int]) -> bytes:
         """The bytes that a sequence of token ids stands for."""
         return b"".join(self.tokens[token] for token in tokens)
+
+    def with_text(self, ids: Iterable[int]) -> Vocabulary:
+        """The same tokens, of which the given control tokens count as ordinary text."""
+        return Vocabulary(self.tokens, self.stop_ids, self.special_ids - frozenset(ids))
+
+
+@cache
+def byte_vocabulary() -> Vocabulary:
+    """Every byte and a stop token: enough to ask what a language holds when no model is at hand."""
+    return Vocabulary((*(bytes([byte]) for byte in range(256)), b""), stop_ids=(256,))
 
 
 def to_text(data: bytes) -> str:

@@ -178,7 +178,7 @@ def _once(explorer: Explorer, budget: Budget, log_bound: float, prompt_tokens: i
         ess=ess_of(sequences, "sampling"),
         ess_kind="sampling",
         trace=(),
-        cost=cost + Cost(seconds=time.perf_counter() - started),
+        cost=cost + Cost(potential_failures=root.failures, seconds=time.perf_counter() - started),
         acceptance=acceptance,
     )
 

@@ -113,7 +113,7 @@ def asap(
         ess=ess_of(sequences, "sampling"),
         ess_kind="sampling",
         trace=(),
-        cost=cost + Cost(seconds=time.perf_counter() - started),
+        cost=cost + Cost(potential_failures=root.failures, seconds=time.perf_counter() - started),
         seed=seed,
         key=key,
         language=language_of(constraint),

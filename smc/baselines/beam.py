@@ -11,6 +11,7 @@ import torch
 
 from smc.constraints.base import Constraint
 from smc.constraints.notes import language_of
+from smc.constraints.refusals import refuses
 from smc.errors import at_least, within
 from smc.expansion import Endings
 from smc.frontier import Frontier
@@ -78,10 +79,13 @@ def beam(
         refused = refused or endings.refused
         dead += score[frontier.children.log_kept == -np.inf].tolist()
 
-        # 2. the likeliest children, whom the potentials then judge
+        # 2. the likeliest children, whom the potentials and the validator then judge
         parents, tokens, child_score = _heaviest(frontier.children.powered(target_power).log_token, score, 2 * k)
         judged = frontier.potential_rows.fork(np.arange(len(frontier))).advance(parents, tokens)
         child_score = child_score + judged.log_prefix - frontier.potential_rows.log_prefix[parents]
+        gone = refuses(frontier.constraint_rows, parents, tokens)
+        rejected += child_score[gone].tolist()
+        child_score[gone] = -np.inf
         refused = refused or bool((child_score == -np.inf).any())
 
         # 3. those that earn one of the K places
@@ -114,7 +118,7 @@ def beam(
         ess=ess_of(finished, "concentration"),
         ess_kind="concentration",
         trace=(),
-        cost=cost + Cost(seconds=time.perf_counter() - started),
+        cost=cost + Cost(potential_failures=frontier.failures, seconds=time.perf_counter() - started),
         seed=seed,
         key=key,
         language=language_of(constraint),

@@ -162,8 +162,7 @@ class Explorer:
     def _events(self, frontier: Frontier, nodes: Sequence[Node]) -> tuple[Events, Events]:
         """What may be in the target after each prefix, and what is drawn from where that is not known yet."""
         children = frontier.children.powered(self.target_power)
-        refused = frontier.potential_rows.log_prefix == -np.inf
-        cone = Events.of(children, at_limit=frontier.length == self.max_tokens, refused=refused)
+        cone = Events.of(children, at_limit=frontier.length == self.max_tokens, refused=frontier.refused)
         if self.guidance.mask == "always":
             return cone, cone.without_mask(children)
         if self.hits is None and self.guidance.narrowed(nodes, frontier.length).all():

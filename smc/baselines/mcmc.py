@@ -110,8 +110,8 @@ class MaskedDrawer:
     def draw(self, prefixes: Sequence[tuple[int, ...]], draws: Draws) -> tuple[tuple[ChainState | Loss, ...], Cost]:
         """One draw after each prefix, or what became of it, and what it all cost.
 
-        A draw is rejected if the validator or a potential refuses it: at the latest at its end, or as soon as a potential
-        says that nothing can come of it.
+        A draw is rejected if the validator or a potential refuses it: at the latest at its end, or as soon as one of
+        them says that nothing can come of it.
         """
         outcome: dict[int, ChainState | Loss] = {}
         log_q: list[list[float]] = [[] for _ in prefixes]
@@ -120,7 +120,7 @@ class MaskedDrawer:
         draw_of = np.arange(len(prefixes))  # the draw that each walker makes
         cost = Cost()
         while len(walk):
-            refused = walk.frontier.potential_rows.log_prefix[walk.row] == -np.inf
+            refused = walk.frontier.refused[walk.row]
             if refused.any():
                 outcome |= {int(i): "rejected" for i in draw_of[refused]}
                 if refused.all():
@@ -371,7 +371,9 @@ def mcmc(
         ess_kind="sampling",
         trace=(),
         # the prompt is read once for all draws
-        cost=chains.cost + Cost(1, 1, max(len(ids) - 1, 0) + 1, seconds=time.perf_counter() - started),
+        cost=chains.cost
+        + Cost(1, 1, max(len(ids) - 1, 0) + 1)
+        + Cost(potential_failures=root.failures, seconds=time.perf_counter() - started),
         seed=seed,
         key=key,
         acceptance=chains.accepted / chains.proposals if chains.proposals else None,

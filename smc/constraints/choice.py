@@ -1,16 +1,19 @@
-"""One of a list of strings, through xgrammar."""
+"""One of a list of strings, through a grammar engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import xgrammar as xgr
 
 from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, shortened, text_of
-from smc.constraints.xgrammar_engine import ENGINE, compile_grammar
-from smc.errors import ConstraintError, EmptyLanguageError
+from smc.constraints.llguidance_engine import ENGINE as LLGUIDANCE
+from smc.constraints.llguidance_engine import compile_llguidance, engine_package
+from smc.constraints.regex_rewrite import literal
+from smc.constraints.xgrammar_engine import ENGINE, check_readable, compile_grammar
+from smc.errors import ConstraintError, EmptyLanguageError, one_of
 from smc.vocabulary import Vocabulary
 
 
@@ -18,38 +21,42 @@ from smc.vocabulary import Vocabulary
 class Choice(CompileOnce):
     """One of `options`. Order and repetition do not matter. The validator is membership.
 
+    Attributes:
+        options: the strings.
+        engine: "xgrammar" or "llguidance" (an optional package).
+
     Raises:
         EmptyLanguageError: no options.
         ConstraintError: an option that is not a string, or holds a NUL or a lone surrogate (see FiniteLanguage).
+        OptionError: an unknown engine.
     """
 
     options: tuple[str, ...]
+    engine: str = field(default=ENGINE, kw_only=True)
 
-    def __init__(self, options: Iterable[str]) -> None:
+    def __init__(self, options: Iterable[str], *, engine: str = ENGINE) -> None:
         if isinstance(options, str | bytes):
             raise ConstraintError(f"Choice takes a list of strings, not one string: write Choice([{options!r}]).")
         distinct = {text_of("An option of a Choice", option) for option in options}
         if not distinct:
             raise EmptyLanguageError("Choice has no options: give at least one string.")
         object.__setattr__(self, "options", tuple(sorted(distinct)))
-
-    @property
-    def engine(self) -> str:
-        return ENGINE
+        object.__setattr__(self, "engine", one_of("engine", engine, (ENGINE, LLGUIDANCE)))
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
         """The language as xgrammar reads it."""
         return xgr.Grammar.from_ebnf("root ::= " + " | ".join(map(_literal, self.options)))
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        members = frozenset(option.encode("utf-8") for option in self.options)
-        return compile_grammar(
-            vocabulary,
-            f"The Choice of {shortened(repr(list(self.options)))}",
-            self.grammar,
-            members.__contains__,
-            located=False,
-        )
+        members = frozenset(option.encode("utf-8") for option in self.options).__contains__
+        named = f"The Choice of {shortened(repr(list(self.options)))}"
+        if self.engine == LLGUIDANCE:
+            check_readable(vocabulary, named, self.grammar)
+            return compile_llguidance(vocabulary, named, self._as_regex, members)
+        return compile_grammar(vocabulary, named, self.grammar, members, located=False)
+
+    def _as_regex(self) -> str:
+        return str(engine_package().LLMatcher.grammar_from_regex("|".join(map(literal, self.options))))
 
 
 def _literal(text: str) -> str:

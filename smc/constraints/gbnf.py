@@ -56,6 +56,11 @@ def to_ebnf(text: str) -> str:
     return "".join(pieces)
 
 
+def rule_name(name: str) -> str:
+    """A rule's name in xgrammar's dialect, where none begins with a digit or a dash."""
+    return name if name[0].isalpha() or name[0] == "_" else f"_{name}"
+
+
 def _tokens(text: str) -> Iterator[_Token]:
     position, line = 0, 1
     while position < len(text):
@@ -77,7 +82,7 @@ def _respell(token: _Token) -> str:
     if token.kind == "any":
         return _ANY_CHARACTER
     if token.kind == "name":
-        return token.text if token.text[0].isalpha() or token.text[0] == "_" else f"_{token.text}"
+        return rule_name(token.text)
     if token.kind in ("literal", "klass"):
         literal = token.kind == "literal"
         return re.sub(

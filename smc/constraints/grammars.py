@@ -1,13 +1,16 @@
 """Context-free grammars in the dialects that users bring.
 
 For all of them the terminal validator is the engine itself, as a fresh matcher over the bytes of the finished text: there
-is no second implementation of these dialects to ask. It still checks that the text is complete, from its first byte.
+is no second implementation of these dialects to ask (the other engine is one for its own readers: ``python -m
+smc.crosscheck``). It still checks that the text is complete, from its first byte.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,13 @@ import xgrammar as xgr
 
 from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, shortened, text_of
-from smc.constraints.gbnf import to_ebnf
-from smc.constraints.xgrammar_engine import ENGINE, compile_grammar
-from smc.errors import ConstraintError
+from smc.constraints.gbnf import rule_name, to_ebnf
+from smc.constraints.llguidance_engine import ENGINE as LLGUIDANCE
+from smc.constraints.llguidance_engine import compile_llguidance
+from smc.constraints.notes import LanguageNote
+from smc.constraints.scannerless import to_lark
+from smc.constraints.xgrammar_engine import ENGINE, check_readable, compile_grammar, read_rules
+from smc.errors import ConstraintError, one_of
 from smc.vocabulary import Vocabulary
 
 
@@ -27,23 +34,34 @@ class EBNF(CompileOnce):
     """A grammar in xgrammar's own dialect: rules ``name ::= ...``, beginning with ``root``.
 
     ``\\x`` takes all hex digits that follow (prefer ``\\u0041``). The validator is the engine's own acceptance.
+
+    Attributes:
+        text: the grammar.
+        engine: "xgrammar" or "llguidance" (an optional package). The language is the same; to llguidance each character is
+            a terminal, which makes it slow on long texts.
+        check: on `compile`, every rule that can be reached must be productive, and the vocabulary must be able to spell it.
+            False leaves the checks out: ``root ::= "a" root`` then runs, and its mass ends censored.
+
+    Raises:
+        ConstraintError: text that no engine can read; on `compile`, a grammar that cannot be read, or a rule that can never
+            be completed (the message names it).
+        EmptyLanguageError: on `compile`, no text at all.
     """
 
     text: str
+    engine: str = field(default=ENGINE, kw_only=True)
+    check: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         text_of("An EBNF grammar", self.text)
-
-    @property
-    def engine(self) -> str:
-        return ENGINE
+        one_of("engine", self.engine, (ENGINE, LLGUIDANCE))
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
         """The language as xgrammar reads it."""
         return xgr.Grammar.from_ebnf(self.text)
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return compile_grammar(vocabulary, f"The EBNF grammar {shortened(self.text)!r}", self.grammar)
+        return _compile_rules(self, vocabulary, "EBNF", _rule_names(self.text))
 
 
 @dataclass(frozen=True, init=False)
@@ -51,54 +69,103 @@ class GBNF(CompileOnce):
     """A grammar in llama.cpp's dialect: its text, or the path of a file that holds it.
 
     A string that holds ``::=`` is text, any other is a path. Two constraints are equal if their texts are, wherever these
-    came from. The validator is the engine's own acceptance.
+    came from. The validator is the engine's own acceptance. `engine` and `check` are those of :class:`EBNF`.
 
     Raises:
         ConstraintError: a file that does not exist or is not UTF-8; a character that GBNF does not know; a reference to a
-            token (``<think>``).
+            token (``<think>``); on `compile`, what :class:`EBNF` raises.
     """
 
     text: str
+    engine: str = field(default=ENGINE, kw_only=True)
+    check: bool = field(default=True, kw_only=True)
 
-    def __init__(self, source: str | PathLike[str]) -> None:
+    def __init__(self, source: str | PathLike[str], *, engine: str = ENGINE, check: bool = True) -> None:
         text = text_of("A GBNF grammar", _read(source))
         to_ebnf(text)  # what the dialect does not know is refused here, before any work
         object.__setattr__(self, "text", text)
-
-    @property
-    def engine(self) -> str:
-        return ENGINE
+        object.__setattr__(self, "engine", one_of("engine", engine, (ENGINE, LLGUIDANCE)))
+        object.__setattr__(self, "check", check)
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
         """The language as xgrammar reads it."""
         return xgr.Grammar.from_ebnf(to_ebnf(self.text))
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return compile_grammar(vocabulary, f"The GBNF grammar {shortened(self.text)!r}", self.grammar)
+        return _compile_rules(self, vocabulary, "GBNF", _rule_names(self.text, rule_name))
 
 
 @dataclass(frozen=True)
 class Lark(CompileOnce):
     """A grammar in Lark's syntax, beginning with ``start``. The validator is the engine's own acceptance.
 
-    Special tokens named in it are never allowed by the mask.
+    The engines read different parts of Lark's syntax and cut texts in different ways. xgrammar takes a terminal as any text
+    that matches it; llguidance, like Lark itself, gives each terminal the longest match, so that
+    ``start: /[a-z]+/ "x"`` has no text at all, and offers ``%json`` and ``&`` and ``~`` between terminals.
+
+    Special tokens named in a grammar (``<|im_end|>``) are never allowed by the mask.
+
+    Attributes:
+        text: the grammar.
+        engine: "xgrammar" or "llguidance" (an optional package).
+        check: that of :class:`EBNF`; with llguidance, as far as xgrammar can read the grammar too.
+
+    Raises:
+        ConstraintError: on `compile`, what :class:`EBNF` raises. OptionError: an unknown engine.
     """
 
     text: str
+    engine: str = field(default=ENGINE, kw_only=True)
+    check: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         text_of("A Lark grammar", self.text)
+        one_of("engine", self.engine, (ENGINE, LLGUIDANCE))
 
     @property
-    def engine(self) -> str:
-        return ENGINE
+    def notes(self) -> tuple[LanguageNote, ...]:
+        """That llguidance gives each terminal the longest match."""
+        return (_LONGEST_MATCH,) if self.engine == LLGUIDANCE else ()
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
         """The language as xgrammar reads it."""
         return xgr.Grammar.from_lark(self.text, tokenizer_info=tokens)
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return compile_grammar(vocabulary, f"The Lark grammar {shortened(self.text)!r}", self.grammar)
+        named, written = f"The Lark grammar {shortened(self.text)!r}", _lark_names(self.text)
+        if self.engine == LLGUIDANCE:
+            if self.check:
+                check_readable(vocabulary, named, self.grammar, written)
+            return compile_llguidance(vocabulary, named, lambda: self.text, located=True)
+        return compile_grammar(vocabulary, named, self.grammar, written=written, check=self.check)
+
+
+_LONGEST_MATCH = LanguageNote(
+    "narrower",
+    "",
+    "terminals",
+    "each terminal takes the longest match, so that texts which need a shorter one are left out",
+)
+
+
+def _compile_rules(
+    constraint: EBNF | GBNF, vocabulary: Vocabulary, dialect: str, written: dict[str, str]
+) -> CompiledConstraint:
+    named = f"The {dialect} grammar {shortened(constraint.text)!r}"
+    if constraint.engine == LLGUIDANCE:
+        rules = read_rules(vocabulary, named, constraint.grammar, written=written, check=constraint.check)
+        return compile_llguidance(vocabulary, named, lambda: to_lark(rules, named))
+    return compile_grammar(vocabulary, named, constraint.grammar, written=written, check=constraint.check)
+
+
+def _rule_names(text: str, spelled: Callable[[str], str] = str) -> dict[str, str]:
+    """The rules that a text defines: the user's name of each, by the engine's spelling of it."""
+    return {spelled(name): name for name in re.findall(r"([A-Za-z0-9_-]+)\s*::=", text)}
+
+
+def _lark_names(text: str) -> dict[str, str]:
+    names = re.findall(r"^[?!]*([A-Za-z_][A-Za-z0-9_-]*)[^:\n]*:", text, re.MULTILINE)
+    return {name: name for name in names} | {"root": "start"}
 
 
 @dataclass(frozen=True, init=False)

@@ -11,9 +11,18 @@ import xgrammar as xgr
 
 from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, shortened
+from smc.constraints.json_formats import checked_formats
+from smc.constraints.json_prefix import PrefixChecker
 from smc.constraints.json_validator import read_json, schema_validator
+from smc.constraints.notes import LanguageNote
+from smc.constraints.schema_audit import AuditEntry, audited, notes
+from smc.constraints.schema_grammar import written
+from smc.constraints.schema_normal import Finding, Graph, normalised
+from smc.constraints.schema_places import Document, rewritten
+from smc.constraints.schema_rewrite import SchemaWriter
+from smc.constraints.validated import validated
 from smc.constraints.xgrammar_engine import ENGINE, compile_grammar
-from smc.errors import ConstraintError, one_of
+from smc.errors import ConstraintError, EmptyLanguageError, one_of
 from smc.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -21,62 +30,106 @@ if TYPE_CHECKING:
 
 Whitespace = Literal["compact", "bounded", "free"]
 
-_LAYOUT: dict[str, dict[str, Any]] = {
-    "compact": {"any_whitespace": False, "separators": (",", ":")},
-    "bounded": {"any_whitespace": True, "max_whitespace_cnt": 2},
-    "free": {"any_whitespace": True},
-}
+_ENGINES = (ENGINE, "llguidance")
+_WHITESPACE = ("compact", "bounded", "free")
 
 
 @dataclass(frozen=True, init=False)
 class JSONSchema(CompileOnce):
-    """JSON that follows a schema: a dict, JSON text, or a Pydantic model class.
+    """JSON that follows a schema: a dict, JSON text, or a Pydantic model class. Drafts 7 to 2020-12.
 
-    Two constraints are equal if their schemas are, as JSON text (the order of keys matters: the engine writes
-    properties in the order in which the schema declares them), and so is `whitespace`:
+    Two constraints are equal if their schemas are, as JSON text (the order of keys matters: properties are written in the
+    order in which the schema declares them), and so are the options.
 
-    - ``"compact"``: none at all between elements;
-    - ``"bounded"``: at most two characters on each side of an element (a model cannot run away into blanks);
-    - ``"free"``: any amount.
+    What the mask enforces is the schema as it was written, rewritten so that an engine can follow it: conjunctions
+    merged, types split, patterns searched for and not matched whole, objects and arrays open where they are not closed.
+    Where that is still not the same language, `audit` says so keyword by keyword. The terminal validator reads the schema
+    as it was written: it is strict JSON (no duplicate keys, NaN or lone surrogates) and then the `jsonschema` package
+    with formats checked. What the mask lets through and the validator does not is rejected, and counted, as soon as a value
+    closes that breaks the schema. Whitespace is a matter of the mask alone: the validator accepts any.
 
-    The mask is xgrammar's, which reads some keywords more widely than the specification (``uniqueItems``, ``not``, ...) and
-    some more narrowly (properties in declared order; objects and arrays closed to what the schema does not name). The
-    terminal validator is strict JSON (no duplicate keys, NaN or lone surrogates) and then the `jsonschema` package with
-    formats checked where the package for the format is installed; what the mask lets through and the validator
-    does not is rejected, and counted. Whitespace is a matter of the mask alone: the validator accepts any. A regex
-    in ``patternProperties`` is the one part of a schema whose validation has no time limit.
+    Args:
+        schema: the schema.
+        whitespace: between elements: ``"compact"`` for none; ``"bounded"`` for at most two characters on each side of an
+            element (a model cannot run away into blanks); ``"free"`` for any amount.
+        engine: ``"xgrammar"`` or ``"llguidance"`` (an optional package).
+        closed: objects and arrays hold nothing but what the schema names, where it does not say otherwise. That is
+            what the user of a tool means and not what JSON Schema means, so the validator reads the schema so too.
 
     Raises:
         ConstraintError: text that is not JSON, or a schema that is not valid (the message names the place).
-        OptionError: an unknown `whitespace`.
+        OptionError: an unknown `whitespace` or `engine`.
     """
 
     text: str
     whitespace: Whitespace
+    engine_name: str
+    closed: bool
 
     def __init__(
         self,
         schema: dict[str, Any] | bool | str | type[BaseModel],
         *,
         whitespace: Whitespace = "bounded",
+        engine: Literal["xgrammar", "llguidance"] = "xgrammar",
+        closed: bool = False,
     ) -> None:
-        one_of("whitespace", whitespace, _LAYOUT)
+        one_of("whitespace", whitespace, _WHITESPACE)
+        one_of("engine", engine, _ENGINES)
         object.__setattr__(self, "text", _canonical(schema))
         object.__setattr__(self, "whitespace", whitespace)
+        object.__setattr__(self, "engine_name", engine)
+        object.__setattr__(self, "closed", closed)
         _ = self._validator  # an invalid schema is refused here, before any work
 
     @property
     def schema(self) -> Any:
-        """The schema as a fresh Python value."""
-        return json.loads(self.text)
+        """The schema as a fresh Python value, closed if it is to be."""
+        schema = json.loads(self.text)
+        return rewritten(schema, _closed) if self.closed else schema
 
     @property
     def engine(self) -> str:
-        return ENGINE
+        return self.engine_name
+
+    @property
+    def rewritten(self) -> Any:
+        """The normal form as a JSON Schema (draft 2020-12): the same values, or more where `audit` says "wider"."""
+        return SchemaWriter(self._graph).schema()
+
+    def audit(self) -> tuple[AuditEntry, ...]:
+        """Each keyword of the schema where it stands: exact, wider or narrower with this engine."""
+        findings = (*self._graph.findings, *self._enforced[1])
+        return audited(self.schema, self.engine, findings, self._document.keywords)
+
+    @cached_property
+    def notes(self) -> tuple[LanguageNote, ...]:
+        """Where the mask's language differs from the schema's: what of `audit` is not exact."""
+        return notes(self.audit())
 
     @cached_property
     def _validator(self) -> Any:
         return schema_validator(self.schema)
+
+    @cached_property
+    def _document(self) -> Document:
+        return Document(self._validator.schema)
+
+    @cached_property
+    def _graph(self) -> Graph:
+        return normalised(self._document, self._validator)
+
+    @cached_property
+    def _enforced(self) -> tuple[str, tuple[Finding, ...]]:
+        """What the engine is given, and where that differs from the normal form."""
+        if self._graph.root not in self._graph.alive:
+            return "", ()
+        formats = checked_formats(self._document.draft)
+        if self.engine_name == ENGINE:
+            return written(self._graph, self.whitespace, formats)
+        from smc.constraints.schema_llguidance import for_llguidance
+
+        return for_llguidance(self._graph, self.whitespace, formats)
 
     def is_valid(self, data: bytes) -> bool:
         """Whether `data` is strict JSON that follows the schema."""
@@ -86,17 +139,61 @@ class JSONSchema(CompileOnce):
             return False
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
-        """The language as xgrammar reads it."""
-        return xgr.Grammar.from_json_schema(self.text, **_LAYOUT[self.whitespace])
+        """The language as xgrammar is given it.
+
+        Raises:
+            EmptyLanguageError: no value follows the schema.
+        """
+        self._refuse_empty()
+        if self.engine_name == ENGINE:
+            return xgr.Grammar.from_ebnf(self._enforced[0])
+        return JSONSchema(self.text, whitespace=self.whitespace, closed=self.closed).grammar(tokens)
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return compile_grammar(
-            vocabulary,
-            f"The JSON Schema {shortened(self.text)}",
-            self.grammar,
-            self.is_valid,
-            located=False,
+        self._refuse_empty()
+        if self.engine_name == ENGINE:
+            compiled: CompiledConstraint = compile_grammar(
+                vocabulary, self._named, self.grammar, self.is_valid, located=False
+            )
+        else:
+            from smc.constraints.llguidance_engine import compile_llguidance, engine_package
+
+            read = engine_package().LLMatcher.grammar_from_json_schema
+            compiled = compile_llguidance(vocabulary, self._named, lambda: read(self._enforced[0]), self.is_valid)
+        wider = [f"{note.at}/{note.keyword}" for note in self.notes if note.effect == "wider"]
+        return validated(compiled, vocabulary, PrefixChecker(self._validator, wider) if wider else None)
+
+    @property
+    def _named(self) -> str:
+        return f"The JSON Schema {shortened(self.text)}"
+
+    def _refuse_empty(self) -> None:
+        if self._graph.root in self._graph.alive:
+            return
+        if not self._graph.reasons:
+            raise EmptyLanguageError(
+                f"{self._named} describes no finite text: every way through it leads back into itself. "
+                "Give the recursion a way to end (an alternative, an optional part or a nullable field)."
+            )
+        listed = list(dict.fromkeys(f"at {at or 'its root'}, {why}" for at, why in self._graph.reasons))
+        more = f" (and {len(listed) - 3} more places)" if len(listed) > 3 else ""
+        raise EmptyLanguageError(
+            f"{self._named} describes no value: {'; '.join(listed[:3])}{more}. Change what excludes every value there."
         )
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    """An object or array schema that names its parts, closed to others unless it says otherwise."""
+    listed = "prefixItems" in schema or isinstance(schema.get("items"), list)
+    if {"properties", "patternProperties", "required"} & schema.keys() and not {
+        "additionalProperties",
+        "unevaluatedProperties",
+    } & schema.keys():
+        schema = {**schema, "additionalProperties": False}
+    if listed and not {"additionalItems", "unevaluatedItems"} & schema.keys():
+        other = "items" if "prefixItems" in schema else "additionalItems"
+        schema = {other: False, **schema}
+    return schema
 
 
 def _canonical(schema: object) -> str:

@@ -10,15 +10,16 @@ from typing import Any
 import jsonschema
 import referencing.exceptions
 import referencing.jsonschema
-import regex  # type: ignore[import-untyped]
 from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.validators import extend, validator_for
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
+from smc.constraints.json_formats import format_checker
+from smc.constraints.json_patterns import PATTERN_SECONDS, compiled, found
+from smc.constraints.json_unevaluated import unevaluated_properties
 from smc.errors import ConstraintError
 
-PATTERN_SECONDS = 1.0
-"""How long one `pattern` may search one string before the string counts as invalid."""
+__all__ = ["PATTERN_SECONDS", "read_json", "schema_validator"]
 
 _LATEST = jsonschema.Draft202012Validator
 
@@ -31,8 +32,9 @@ def read_json(data: bytes) -> Any:
             surrogate, which no UTF-8 reader can hold.
         RecursionError: nested too deeply to read.
     """
-    value = json.loads(data.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_refuse)
-    json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate written as an escape fails here
+    value = _DECODER.decode(data.decode("utf-8"))
+    if b"\\u" in data:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate written as an escape fails here
     return value
 
 
@@ -47,28 +49,45 @@ def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_refuse)
+
+
 def schema_validator(schema: Any) -> jsonschema.protocols.Validator:
     """A validator for the schema's own draft (the latest without ``$schema``), formats checked, offline.
 
-    Three departures from the library's defaults: references are never fetched from the network, ``multipleOf`` is exact on
-    decimals (19.99 is a multiple of 0.01), and ``pattern`` has a time limit.
+    Departures from the library's defaults: references are never fetched from the network, ``multipleOf`` is exact on
+    decimals (19.99 is a multiple of 0.01), patterns are those of ECMA-262 and each search has a time limit
+    (PATTERN_SECONDS, after which the string counts as invalid), and formats are those of
+    :mod:`smc.constraints.json_formats`.
 
     Raises:
-        ConstraintError: not a valid schema, or a reference that leads nowhere; names the JSON pointer.
+        ConstraintError: not a valid schema, a pattern that is no regular expression, or a reference that leads nowhere;
+            names the JSON pointer.
     """
     draft = validator_for(schema, default=_LATEST)
     try:
-        draft.check_schema(schema)
+        draft.check_schema(schema, format_checker(draft))  # type: ignore[call-arg]  # the protocol does not list it
     except SchemaError as error:
         at = "/".join(["", *(str(part).replace("~", "~0").replace("/", "~1") for part in error.absolute_path)])
+        if error.validator == "format" and error.validator_value == "regex":
+            raise ConstraintError(f"The JSON Schema is invalid at {at}. {_reason(str(error.instance))}") from None
         raise ConstraintError(
             f"The JSON Schema is invalid at {at or 'its root'}: {error.message}. "
             f"See {draft.META_SCHEMA['$schema']} for what may stand there."
         ) from None
     _check_references(schema, draft.META_SCHEMA["$schema"])
-    exact = extend(draft, {"multipleOf": _multiple_of, "pattern": _pattern})
-    validator: jsonschema.protocols.Validator = exact(schema, format_checker=draft.FORMAT_CHECKER, registry=REGISTRY)
+    exact = extend(draft, {name: check for name, check in _KEYWORDS.items() if name in draft.VALIDATORS})
+    validator: jsonschema.protocols.Validator = exact(schema, format_checker=format_checker(draft), registry=REGISTRY)
     return validator
+
+
+def _reason(pattern: str) -> str:
+    """Why a pattern is not one, in words."""
+    try:
+        compiled(pattern)
+    except ConstraintError as error:
+        return str(error)
+    return ""
 
 
 def _check_references(schema: Any, dialect: str) -> None:
@@ -76,7 +95,10 @@ def _check_references(schema: Any, dialect: str) -> None:
     root = referencing.Resource.from_contents(schema, default_specification=specification)
 
     def visit(resource: referencing.Resource[Any], resolver: Any) -> None:
-        reference = resource.contents.get("$ref") if isinstance(resource.contents, dict) else None
+        written = resource.contents if isinstance(resource.contents, dict) else {}
+        for pattern in written.get("patternProperties", {}):
+            compiled(pattern)  # early drafts do not say that it must be a regular expression
+        reference = written.get("$ref")
         if isinstance(reference, str):
             try:
                 resolver.lookup(reference)
@@ -104,11 +126,35 @@ def _multiple_of(validator: Any, divisor: float, instance: Any, schema: Any) -> 
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    if not validator.is_type(instance, "string"):
-        return
-    try:
-        found = regex.search(pattern, instance, timeout=PATTERN_SECONDS)
-    except TimeoutError:
-        found = None
-    if not found:
+    if validator.is_type(instance, "string") and not found(pattern, instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if not validator.is_type(instance, "object"):
+        return
+    for pattern, subschema in patterns.items():
+        for key, value in instance.items():
+            match = found(pattern, key)
+            if match is None:
+                yield ValidationError(f"matching the key {key!r} with {pattern!r} took more than {PATTERN_SECONDS:g} s")
+            elif match:
+                yield from validator.descend(value, subschema, path=key, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, others: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if not validator.is_type(instance, "object"):
+        return
+    patterns = schema.get("patternProperties", {})
+    for key, value in instance.items():
+        if key not in schema.get("properties", {}) and not any(found(pattern, key) for pattern in patterns):
+            yield from validator.descend(value, others, path=key)
+
+
+_KEYWORDS = {
+    "additionalProperties": _additional_properties,
+    "multipleOf": _multiple_of,
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "unevaluatedProperties": unevaluated_properties,
+}

@@ -1,4 +1,4 @@
-"""Whether a grammar derives any finite string at all.
+"""What a grammar derives: its rules as xgrammar serialises them, and the textbook fixed point over them.
 
 An engine masks token by token and never asks. Under ``root ::= "a" root``, or a JSON Schema that requires a reference
 to itself, every step looks fine and no sequence can ever end.
@@ -7,42 +7,176 @@ to itself, every step looks fine and no sequence can ever end.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import xgrammar as xgr
 
-# Kinds of expression in xgrammar's serialised grammar that can fail to derive a string. The others (literals, character
-# classes, the empty string, free text with tags) always can, and so, to be safe, can any kind not known here.
-_RULE, _SEQUENCE, _CHOICES, _REPEAT = 4, 5, 6, 8
+# Kinds of expression in xgrammar's serialised grammar. Those that are not named here (free text with tags, ...) are taken
+# to derive a string.
+LITERAL, CHARACTERS, CHARACTERS_STAR, EMPTY = 0, 1, 2, 3
+RULE, SEQUENCE, CHOICES, DISPATCH, REPEAT = 4, 5, 6, 7, 8
+TOKENS = 9
+
+LAST_CODE_POINT = 0x10FFFF
+
+Leaf = Callable[[int, Sequence[int]], bool]
+"""Whether an expression without parts, given by its kind and operands, derives a string."""
 
 
-def is_productive(grammar: xgr.Grammar) -> bool:
-    """False if no finite string can be derived from the root rule.
+@dataclass(frozen=True)
+class Rules:
+    """A grammar as its rules.
+
+    Attributes:
+        names: of each rule; the engine's helper rules have names of its own making.
+        bodies: the expression of each rule.
+        expressions: kind and operands of each.
+        root: which rule the language begins with.
+    """
+
+    names: tuple[str, ...]
+    bodies: tuple[int, ...]
+    expressions: tuple[tuple[int, tuple[int, ...]], ...]
+    root: int
+
+    @staticmethod
+    def read(grammar: xgr.Grammar) -> Rules:
+        """The rules of a grammar."""
+        source = json.loads(grammar.serialize_json())
+        bounds, flat = source["grammar_expr_indptr"], source["grammar_expr_data"]
+        ends = [*bounds[1:], len(flat)]
+        rules = source["rules"]
+        return Rules(
+            tuple(rule[0] for rule in rules),
+            tuple(rule[1] for rule in rules),
+            tuple((flat[at], tuple(flat[at + 2 : end])) for at, end in zip(bounds, ends, strict=False)),
+            source["root_rule_id"],
+        )
+
+    @property
+    def root_is_used(self) -> bool:
+        """Whether some rule uses the root."""
+        return any(self.root in self.uses(rule) for rule in range(len(self.bodies)))
+
+    def leaves(self, rule: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """The expressions without parts in the body of a rule."""
+        return (self.expressions[part] for part in self._parts(self.bodies[rule]) if not self._has_parts(part))
+
+    def uses(self, rule: int) -> list[int]:
+        """The rules that the body of a rule names."""
+        used: list[int] = []
+        for part in self._parts(self.bodies[rule]):
+            kind, operands = self.expressions[part]
+            if kind in (RULE, REPEAT):
+                used.append(operands[0])
+            elif kind == DISPATCH:  # pairs of trigger and rule, then two settings
+                used += operands[1:-2:2]
+        return used
+
+    def _parts(self, expression: int) -> Iterator[int]:
+        pending = [expression]
+        while pending:
+            part = pending.pop()
+            yield part
+            if self._has_parts(part):
+                pending += reversed(self.expressions[part][1])
+
+    def _has_parts(self, expression: int) -> bool:
+        return self.expressions[expression][0] in (SEQUENCE, CHOICES)
+
+
+def not_empty(kind: int, operands: Sequence[int]) -> bool:
+    """Whether an expression without parts derives a string at all: a character class may be empty."""
+    if kind != CHARACTERS:
+        return True
+    negated, *bounds = operands
+    return bool(characters(bool(negated), bounds))
+
+
+def characters(negated: bool, bounds: Sequence[int]) -> list[tuple[int, int]]:
+    """The code points of a class, as inclusive ranges."""
+    ranges = list(zip(bounds[::2], bounds[1::2], strict=True))
+    if not negated:
+        return ranges
+    gaps, begin = [], 0
+    for low, high in sorted(ranges):
+        if low > begin:
+            gaps.append((begin, low - 1))
+        begin = max(begin, high + 1)
+    return [*gaps, (begin, LAST_CODE_POINT)] if begin <= LAST_CODE_POINT else gaps
+
+
+def productive(rules: Rules, leaf: Leaf = not_empty, given: Collection[int] = ()) -> set[int]:
+    """The rules from which a finite string can be derived, out of leaves that satisfy `leaf` and of the rules `given`.
 
     The textbook fixed point: a rule is productive once its body can be written with productive rules alone.
     """
-    source = json.loads(grammar.serialize_json())
-    bounds, flat = source["grammar_expr_indptr"], source["grammar_expr_data"]
-    ends = [*bounds[1:], len(flat)]
-    expressions = [flat[start:end] for start, end in zip(bounds, ends, strict=False)]
-    bodies: list[int] = [rule[1] for rule in source["rules"]]
-    rules: set[int] = set()
+    found = set(given)
 
     def derives(expression: int) -> bool:
-        kind, _, *operands = expressions[expression]
-        if kind == _RULE:
-            return operands[0] in rules
-        if kind == _SEQUENCE:
-            return all(derives(part) for part in operands)
-        if kind == _CHOICES:
-            return any(derives(part) for part in operands)
-        if kind == _REPEAT:
-            rule, least = operands[0], operands[1]
-            return least == 0 or rule in rules
-        return True
+        kind, operands = rules.expressions[expression]
+        if kind == RULE:
+            return operands[0] in found
+        if kind == SEQUENCE:
+            return all(map(derives, operands))
+        if kind == CHOICES:
+            return any(map(derives, operands))
+        if kind == REPEAT:
+            return operands[1] == 0 or operands[0] in found
+        return leaf(kind, operands)
 
-    while source["root_rule_id"] not in rules:
-        found = {rule for rule, body in enumerate(bodies) if rule not in rules and derives(body)}
-        if not found:
-            return False
-        rules |= found
-    return True
+    users: list[list[int]] = [[] for _ in rules.bodies]
+    for rule in range(len(rules.bodies)):
+        for used in rules.uses(rule):
+            users[used].append(rule)
+    pending = list(range(len(rules.bodies)))
+    while pending:
+        rule = pending.pop()
+        if rule not in found and derives(rules.bodies[rule]):
+            found.add(rule)
+            pending += users[rule]
+    return found
+
+
+def owners(rules: Rules, written: Mapping[str, str]) -> dict[int, str]:
+    """The rules that can be reached from the root, each with the rule of the user's text that it is a part of.
+
+    Args:
+        rules: the grammar.
+        written: the user's name of each rule of the user's text, by the name that the engine has for it. The other rules
+            are the engine's own.
+    """
+    owner = {rules.root: written.get(rules.names[rules.root], rules.names[rules.root])}
+    pending = [rules.root]
+    while pending:
+        rule = pending.pop(0)
+        for used in rules.uses(rule):
+            if used not in owner:
+                owner[used] = written.get(rules.names[used], owner[rule])
+                pending.append(used)
+    return owner
+
+
+def culprits(rules: Rules, unproductive: Collection[int]) -> list[int]:
+    """Those of the unproductive rules that would be so even if every rule were productive but those they are mutually
+    recursive with: not the ones that merely use a culprit."""
+    dead = set(unproductive)
+    reached = {rule: _reached(rules, rule, dead) for rule in dead}
+    found = []
+    for rule in sorted(dead):
+        cycle = {other for other in reached[rule] if rule in reached[other]} | {rule}
+        if rule not in productive(rules, given=dead - cycle):
+            found.append(rule)
+    return found
+
+
+def _reached(rules: Rules, start: int, among: Collection[int]) -> set[int]:
+    """The rules `among` which a rule uses, directly or not."""
+    found: set[int] = set()
+    pending = [start]
+    while pending:
+        new = {used for used in rules.uses(pending.pop()) if used in among} - found
+        found |= new
+        pending += new
+    return found

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import regex  # type: ignore[import-untyped]
 import xgrammar as xgr
 
 from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, shortened, text_of
-from smc.constraints.xgrammar_engine import ENGINE, compile_grammar
-from smc.errors import ConstraintError
+from smc.constraints.llguidance_engine import ENGINE as LLGUIDANCE
+from smc.constraints.llguidance_engine import compile_llguidance, engine_package
+from smc.constraints.notes import LanguageNote
+from smc.constraints.regex_rewrite import Respelled, respell
+from smc.constraints.xgrammar_engine import ENGINE, check_readable, compile_grammar
+from smc.errors import one_of
 from smc.vocabulary import Vocabulary
 
 MATCH_SECONDS = 1.0
@@ -21,60 +26,69 @@ MATCH_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Regex(CompileOnce):
-    """Texts that match `pattern` from beginning to end.
+    """Texts that match `pattern` from beginning to end, as Python's ``re.fullmatch`` does.
 
-    The mask is xgrammar's; the terminal validator is a full match by the `regex` package in its mode compatible with
-    Python's `re`. They differ here, and what the mask lets through but Python does not match is rejected and counted:
+    The pattern is respelled so that the engine reads it as Python does: ``.`` takes no newline, ``\\d``, ``\\w`` and ``\\s``
+    are Unicode, ``(?P<name>..)`` is a group. What no engine can do, the mask lets through and the terminal validator (a full
+    match by the `regex` package) refuses, which `notes` announce: lookaround, word boundaries, anchors inside the pattern,
+    back-references, atomic groups and possessive repetitions. Inline flags are an error.
 
-    - ``.`` and negated classes: the engine's ``.`` takes a newline, Python's does not;
-    - the engine's ``\\d`` and ``\\w`` are ASCII (narrower than Python's), ``\\s`` is Unicode;
-    - ``^`` and ``$`` inside a pattern are ignored by the engine and never match in Python;
-    - a NUL (``\\x00``) outside a range of a class is dropped by the engine.
+    A pattern that Python cannot read (``\\p{L}``, ``\\u{1F600}``) goes to the engine as it is; if the `regex` package cannot
+    read it either, the engine's own acceptance is the validator.
 
-    Word boundaries, lookaround, backreferences, ``\\p{..}``, inline flags and ``(?P<name>..)`` are errors of the engine;
-    ``(?:..)`` and ``(?<name>..)`` are not. Where Python cannot read a pattern that the engine can, the engine's own
-    acceptance is the validator.
+    Attributes:
+        pattern: in the dialect of Python's `re`, without flags.
+        engine: "xgrammar" or "llguidance" (an optional package).
+
+    Raises:
+        ConstraintError: a pattern that is no text; on `compile`, one that cannot be read.
+        OptionError: an unknown engine.
     """
 
     pattern: str
+    engine: str = field(default=ENGINE, kw_only=True)
 
     def __post_init__(self) -> None:
         text_of("A regex", self.pattern)
+        one_of("engine", self.engine, (ENGINE, LLGUIDANCE))
 
     @property
-    def engine(self) -> str:
-        return ENGINE
+    def notes(self) -> tuple[LanguageNote, ...]:
+        """Where the mask lets more through than the pattern matches."""
+        return self._respelled.notes if self._respelled else ()
 
     @property
     def _named(self) -> str:
         return f"The regex {shortened(self.pattern)!r}"
 
+    @cached_property
+    def _respelled(self) -> Respelled | None:
+        return respell(self.pattern, self._named)
+
+    @property
+    def _for_engine(self) -> str:
+        return self._respelled.engine if self._respelled else _two_digits(self.pattern)
+
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
         """The language as xgrammar reads it."""
-        return xgr.Grammar.from_regex(_for_engine(self.pattern, self._named))
+        return xgr.Grammar.from_regex(self._for_engine)
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return compile_grammar(
-            vocabulary,
-            self._named,
-            self.grammar,
-            _full_match(self.pattern),
-            located=False,
-        )
+        accepts = _full_match(self._respelled.validator if self._respelled else self.pattern)
+        if self.engine == LLGUIDANCE:
+            check_readable(vocabulary, self._named, self.grammar)
+            return compile_llguidance(
+                vocabulary,
+                self._named,
+                lambda: str(engine_package().LLMatcher.grammar_from_regex(self._for_engine)),
+                accepts,
+            )
+        return compile_grammar(vocabulary, self._named, self.grammar, accepts, located=False)
 
 
-def _for_engine(pattern: str, what: str) -> str:
-    """The pattern with escapes that xgrammar reads in another way than Python spelled so that they agree."""
-
-    def respell(match: re.Match[str]) -> str:
-        escape = match[0]
-        if escape[1] == "x":  # xgrammar takes as many hex digits as follow, Python exactly two
-            return f"\\u00{escape[2:]}" if len(escape) == 4 else escape
-        if escape[1] in "AZ":  # xgrammar would match the letter
-            raise ConstraintError(f"{what} uses {escape}: leave it out, a regex always matches the whole text here.")
-        return escape
-
-    return re.sub(r"\\(?:x[0-9a-fA-F]{2}|.)", respell, pattern, flags=re.DOTALL)
+def _two_digits(pattern: str) -> str:
+    """``\\x41`` spelled so that xgrammar does not take the hex digits that follow."""
+    return re.sub(r"(\\\\)|\\x([0-9a-fA-F]{2})", lambda match: match[1] or f"\\u00{match[2]}", pattern)
 
 
 def _full_match(pattern: str) -> Callable[[bytes], bool] | None:

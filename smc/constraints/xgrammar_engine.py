@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
 import xgrammar as xgr
 
-from smc.constraints.base import pack
 from smc.constraints.caching import per_vocabulary
-from smc.constraints.productivity import is_productive
+from smc.constraints.grammar_check import NO_NAMES, check_grammar
+from smc.constraints.productivity import Rules
+from smc.constraints.time_limit import finish_within
+from smc.constraints.token_sets import TokenSets
 from smc.errors import ConstraintError, EmptyLanguageError
 from smc.vocabulary import Vocabulary
 
@@ -29,9 +30,9 @@ class XGrammarRows:
     """R matchers, one for each prefix."""
 
     def __init__(
-        self, maskable: np.ndarray, matchers: list[xgr.GrammarMatcher], allowed: torch.Tensor | None = None
+        self, sets: TokenSets, matchers: list[xgr.GrammarMatcher], allowed: torch.Tensor | None = None
     ) -> None:
-        self._maskable = maskable
+        self._sets = sets
         self._matchers = matchers
         self._allowed = allowed
         self._consumed = False
@@ -45,7 +46,7 @@ class XGrammarRows:
         if self._consumed:
             raise RuntimeError("These rows were advanced: fork them first to keep both.")
         if self._allowed is None:
-            self._allowed = _fill(self._matchers, self._maskable)
+            self._allowed = _fill(self._matchers, self._sets)
         return self._allowed
 
     def advance(self, parents: np.ndarray, tokens: np.ndarray) -> XGrammarRows:
@@ -69,13 +70,13 @@ class XGrammarRows:
                     f"The grammar refuses token {token} as the extension of row {parents[row]} (a prefix that is "
                     f"{state}): only tokens that `allowed` permits may be given to `advance`, and stop tokens never."
                 )
-        return XGrammarRows(self._maskable, children)
+        return XGrammarRows(self._sets, children)
 
     def fork(self, rows: np.ndarray) -> XGrammarRows:
         """An independent copy of the given rows. These rows stay usable."""
         index = np.asarray(rows, dtype=np.int64)
         allowed = None if self._allowed is None else torch.from_numpy(self._allowed.numpy()[index])
-        return XGrammarRows(self._maskable, [self._matchers[row].fork() for row in index.tolist()], allowed)
+        return XGrammarRows(self._sets, [self._matchers[row].fork() for row in index.tolist()], allowed)
 
 
 class XGrammarConstraint:
@@ -89,8 +90,8 @@ class XGrammarConstraint:
     ) -> None:
         self._grammar = grammar
         self._accepts = accepts or self.generates
-        self._maskable = pack(vocabulary.maskable[None]).numpy()
-        self._first = _fill([self._matcher()], self._maskable)
+        self._sets = TokenSets.of(vocabulary)
+        self._first = _fill([self._matcher()], self._sets)
 
     @property
     def is_dead(self) -> bool:
@@ -99,7 +100,7 @@ class XGrammarConstraint:
 
     def start(self) -> XGrammarRows:
         """One row: the empty prefix."""
-        return XGrammarRows(self._maskable, [self._matcher()], self._first)
+        return XGrammarRows(self._sets, [self._matcher()], self._first)
 
     def accepts(self, data: bytes) -> bool:
         """Whether a finished string passes the validator of the constraint that the user wrote."""
@@ -122,6 +123,8 @@ def compile_grammar(
     accepts: Callable[[bytes], bool] | None = None,
     *,
     located: bool = True,
+    written: Mapping[str, str] = NO_NAMES,
+    check: bool = True,
 ) -> XGrammarConstraint:
     """Compile what `parse` reads, within COMPILE_SECONDS.
 
@@ -131,24 +134,29 @@ def compile_grammar(
         parse: makes the grammar; it may use the tokenizer's special tokens.
         accepts: the terminal validator; by default the engine's own acceptance.
         located: whether lines and columns in the engine's messages are those of the user's text.
+        written: the user's name of each rule of the user's text, by the engine's name for it. Each must be productive; if
+            there are none, only the language as a whole must not be empty.
+        check: False leaves out these checks, so that a grammar with parts that never end runs as it is.
 
     Raises:
-        ConstraintError: the engine cannot read the constraint, or takes too long.
+        ConstraintError: the engine cannot read the constraint, or takes too long; a rule that can never be completed.
         EmptyLanguageError: no sequence of tokens satisfies it.
     """
     tokens, compiler = per_vocabulary(vocabulary, "xgrammar", _compiler)
 
     def work() -> xgr.CompiledGrammar:
         grammar = parse(tokens)
-        if not is_productive(grammar):
-            raise EmptyLanguageError(
-                f"{what} describes no finite text: every way through it leads back into itself. "
-                "Give the recursion a way to end (an alternative, an optional part or a nullable field)."
-            )
+        rules = Rules.read(grammar)
+        if check:
+            check_grammar(rules, what, vocabulary, written)
+        # A mask takes the end of the root rule for the end of the text, even where the root is used inside itself: after
+        # ``((a`` it would leave out the token ``))``. So the root must be a rule that nothing uses.
+        if rules.root_is_used:
+            grammar = xgr.Grammar.concat(grammar)
         return compiler.compile_grammar(grammar)
 
     try:
-        grammar = _within(COMPILE_SECONDS, work)
+        grammar = finish_within(COMPILE_SECONDS, work)
     except ConstraintError:
         raise
     except TimeoutError:
@@ -168,6 +176,50 @@ def compile_grammar(
     return compiled
 
 
+def read_rules(
+    vocabulary: Vocabulary,
+    what: str,
+    parse: Callable[[xgr.TokenizerInfo], xgr.Grammar],
+    *,
+    located: bool = True,
+    written: Mapping[str, str] = NO_NAMES,
+    check: bool = True,
+) -> Rules:
+    """The rules of a grammar that another engine will enforce, with the checks of `compile_grammar` and its arguments.
+
+    Raises:
+        ConstraintError: the grammar cannot be read; a rule that can never be completed. EmptyLanguageError: no finite text.
+    """
+    tokens, _ = per_vocabulary(vocabulary, "xgrammar", _compiler)
+    try:
+        rules = Rules.read(parse(tokens))
+    except ConstraintError:
+        raise
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise _explained(what, error, located) from None
+    if check:
+        check_grammar(rules, what, vocabulary, written)
+    return rules
+
+
+def check_readable(
+    vocabulary: Vocabulary,
+    what: str,
+    parse: Callable[[xgr.TokenizerInfo], xgr.Grammar],
+    written: Mapping[str, str] = NO_NAMES,
+) -> None:
+    """The checks of `compile_grammar` for text that another engine will read too; none if xgrammar cannot read it.
+
+    Raises:
+        ConstraintError: a rule that can never be completed. EmptyLanguageError: no finite text.
+    """
+    try:
+        rules = read_rules(vocabulary, what, parse, check=False)
+    except ConstraintError:
+        return
+    check_grammar(rules, what, vocabulary, written)
+
+
 def _compiler(vocabulary: Vocabulary) -> tuple[xgr.TokenizerInfo, xgr.GrammarCompiler]:
     # Control tokens and padding are given as nothing, so that they never match as text (inside a JSON string, say).
     silent = ~vocabulary.maskable
@@ -179,42 +231,17 @@ def _compiler(vocabulary: Vocabulary) -> tuple[xgr.TokenizerInfo, xgr.GrammarCom
     return info, xgr.GrammarCompiler(info, max_threads=threads, cache_limit_bytes=_CACHE_BYTES)
 
 
-def _fill(matchers: list[xgr.GrammarMatcher], maskable: np.ndarray) -> torch.Tensor:
-    """[R, W] int32: the engine's masks, less everything that is neither text nor a stop token."""
+def _fill(matchers: list[xgr.GrammarMatcher], sets: TokenSets) -> torch.Tensor:
+    """[R, W] int32: the engine's masks of text, and the stop tokens where a prefix is complete."""
     # In numpy: a few hundred kilobytes are not worth waking torch's thread pool, which stalls where cores are shared.
-    words = np.zeros((len(matchers), maskable.shape[1]), dtype=np.int32)
+    words = np.zeros((len(matchers), len(sets)), dtype=np.int32)
     packed = torch.from_numpy(words)
     if len(matchers) == 1:
         matchers[0].fill_next_token_bitmask(packed)
     elif matchers:
         xgr.BatchGrammarMatcher().batch_fill_next_token_bitmask(matchers, packed)
-    words &= maskable
+    sets.settle(words, [matcher.is_completed() for matcher in matchers])
     return packed
-
-
-def _within(seconds: float, work: Callable[[], xgr.CompiledGrammar]) -> xgr.CompiledGrammar:
-    """The result of `work`, or a TimeoutError.
-
-    xgrammar lets go of the interpreter lock while it compiles, so a thread can wait for it. The compiler cannot be
-    interrupted: after a timeout it goes on in the background, where it no longer holds anyone up.
-    """
-    results: list[xgr.CompiledGrammar] = []
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except Exception as error:
-            errors.append(error)  # raised again in the caller's thread
-
-    thread = threading.Thread(target=run, name="compile-grammar", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise TimeoutError
-    return results[0]
 
 
 # What the engine says when it sees for itself that nothing can match.

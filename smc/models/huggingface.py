@@ -8,13 +8,13 @@ from typing import cast
 
 import numpy as np
 import torch
-import xgrammar
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from smc.errors import ModelError, OptionError, PromptError
 from smc.models.base import Prompt
 from smc.models.cache import RowCache, row_cache
 from smc.models.embedded import EMBEDDED, converted, no_progress_bars
+from smc.models.token_bytes import token_bytes
 from smc.vocabulary import Vocabulary
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
@@ -26,6 +26,9 @@ class HFModel:
     Several stop tokens are one stop event. Which ones count: the union of the generation config's end tokens, the
     tokenizer's end token, and the token that closes an assistant turn in the chat template; ``model.vocabulary.stop_ids``
     shows them.
+
+    Special tokens are never text. Added tokens that are not special (as ``<tool_call>`` is in some vocabularies) are. A
+    continuation spells what its tokens spell, so with SentencePiece a first word carries the blank of its token.
 
     Args:
         model: a causal language model, on any device, in any dtype. Log probabilities are always float32 or wider.
@@ -236,18 +239,13 @@ def _check_device(device: str) -> None:
 
 
 def _vocabulary(tokenizer: PreTrainedTokenizerBase, width: int, stop_ids: tuple[int, ...]) -> Vocabulary:
-    """Bytes of every id, whatever the tokenizer's kind (byte-level BPE, byte fallback, added tokens), padded to the logits."""
+    """Bytes and roles of every id, padded to the logits. Added tokens that are not special are ordinary text."""
     if len(tokenizer) > width:
         raise ModelError(
             f"The tokenizer has {len(tokenizer)} tokens but the model has {width} logits: they do not belong together."
         )
-    info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=width)
-    tokens = list(info.decoded_vocab)
-    tokens += [b""] * (width - len(tokens))
-    known = set(tokenizer.get_vocab().values())
-    tokens = [token if i in known else b"" for i, token in enumerate(tokens)]
     added = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
-    return Vocabulary(tuple(tokens), stop_ids, frozenset(added | set(tokenizer.all_special_ids)))
+    return Vocabulary(token_bytes(tokenizer, width), stop_ids, frozenset(added | set(tokenizer.all_special_ids)))
 
 
 def _stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:

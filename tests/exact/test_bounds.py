@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from toys import CRITIC, SECTION_7, TOYS, Toy, log_phi, words
+from toys import CRITIC, SECTION_7, TOYS, Toy, Wider, log_phi, words
 
 from smc import Choice, Everything, FiniteLanguage, Intersection, Regex, TableModel, TextPotential
 from smc.constraints.base import Constraint
@@ -317,9 +317,9 @@ def test_running_values_do_not_change_the_bounds() -> None:
 
 
 def test_rejected_mass_is_no_part_of_the_bounds() -> None:
-    """`.` matches a newline in the engine and not in the pattern that was written: the validator repairs it."""
-    model = TableModel(["a", "\n", "<eos>"], "<eos>", lambda prefix: {"a": 0.5, "\n": 0.25, "<eos>": 0.25})
-    found = branch_and_bound(model, Regex("."), "", max_tokens=3)
+    """The mask allows b and the validator does not: repaired, and counted."""
+    model = TableModel(["a", "b", "<eos>"], "<eos>", lambda prefix: {"a": 0.5, "b": 0.25, "<eos>": 0.25})
+    found = branch_and_bound(model, Wider(FiniteLanguage(["a", "b"]), frozenset("a")), "", max_tokens=3)
     assert found.posterior() == {"a": 1.0}
     assert math.exp(found.log_upper) == pytest.approx(1 / 8, rel=SLACK)
     assert math.exp(found.log_rejected_mass) == pytest.approx(1 / 16, rel=SLACK)

@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from toys import CRITIC, SECTION_7, TOYS, Toy, log_phi
+from toys import CRITIC, SECTION_7, TOYS, Toy, Wider, log_phi
 
 from smc import FiniteLanguage, Intersection, Regex, SMCSampler, TableModel, TextPotential
 from smc.exact import BudgetError, enumerate_posterior
@@ -162,13 +162,14 @@ def test_dead_ends_weigh_nothing() -> None:
 
 
 def test_rejected_mass_is_counted() -> None:
-    """`.` matches a newline in the engine and not in the pattern that was written: the validator repairs it."""
-    model = TableModel(["a", "\n", "<eos>"], "<eos>", lambda prefix: {"a": 0.5, "\n": 0.25, "<eos>": 0.25})
-    result = SMCSampler(model, Regex("."), max_tokens=3, stop_fraction=0).run("")
+    """The mask allows b and the validator does not: repaired, and counted."""
+    model = TableModel(["a", "b", "<eos>"], "<eos>", lambda prefix: {"a": 0.5, "b": 0.25, "<eos>": 0.25})
+    language = Wider(FiniteLanguage(["a", "b"]), frozenset("a"))
+    result = SMCSampler(model, language, max_tokens=3, stop_fraction=0).run("")
     assert result.posterior() == {"a": 1.0}
     assert close(math.exp(result.log_evidence), Fraction(1, 8))
     assert close(math.exp(result.log_rejected_mass), Fraction(1, 16))
-    exact = enumerate_posterior(model, Regex("."), "", max_tokens=3)
+    exact = enumerate_posterior(model, language, "", max_tokens=3)
     assert close(math.exp(exact.log_rejected_mass), Fraction(1, 16))
 
 
