@@ -1,0 +1,259 @@
+"""Which parts of a JSON Schema must hold at a place of the document, whatever comes after it.
+
+From the root they are reached through ``$ref``, ``allOf``, ``properties``, ``patternProperties``, ``additionalProperties``,
+``items``, ``prefixItems`` and ``additionalItems``, each as the schema's draft reads it. Through ``anyOf``, ``oneOf``, ``if``,
+``not``, ``contains`` and the like nothing must hold by itself, so nothing is claimed there: what they say is part of the
+subschema that they stand in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+import jsonschema
+import referencing.exceptions
+import referencing.jsonschema
+from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
+
+from smc.constraints.json_patterns import found
+from smc.constraints.json_reader import Step
+
+Place: TypeAlias = tuple[str, ...]
+"""JSON pointers of the subschemas that must hold at one place of the document."""
+
+MAX_PLACES = 4096
+"""Places remembered; keys may be anything, so there is no end to them."""
+
+_ONE = (
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "else",
+    "if",
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_LISTS = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
+_MAPS = ("dependencies", "dependentSchemas", "patternProperties", "properties")
+_CLAIMED = frozenset(
+    {"additionalItems", "additionalProperties", "allOf", "items", "patternProperties", "prefixItems", "properties"}
+)
+_DEFINITIONS = ("$defs", "definitions")
+
+
+class Places:
+    """The places of the documents of one schema.
+
+    Args:
+        validator: of the whole schema; its draft decides what a keyword means.
+    """
+
+    def __init__(self, validator: jsonschema.protocols.Validator) -> None:
+        self._root = validator.schema
+        self._keywords = validator.VALIDATORS
+        dialect = str(validator.META_SCHEMA.get("$schema", ""))
+        self._lone_ref = "draft-0" in dialect  # up to draft 7 nothing counts beside a $ref
+        specification = referencing.jsonschema.specification_with(dialect)
+        root = referencing.Resource.from_contents(self._root, default_specification=specification)
+        self._resolver = REGISTRY.resolver_with_root(root)
+        self.schemas: dict[str, Any] = {}  # by pointer; those with a base of their own are left out
+        self._pointers: dict[int, str] = {}
+        self._register("", self._root)
+        self.root: Place = self._all_of([""])
+        self.inside = lru_cache(MAX_PLACES)(self._inside)
+
+    def _register(self, pointer: str, schema: Any) -> None:
+        if pointer in self.schemas or (pointer and _has_own_base(schema)):
+            return
+        self.schemas[pointer] = schema
+        if isinstance(schema, dict):
+            self._pointers.setdefault(id(schema), pointer)
+            for under, child in _written_in(schema, (*_MAPS, *_DEFINITIONS)):
+                self._register(pointer + under, child)
+            self.target(schema)  # it may stand where no keyword leads
+
+    def _inside(self, place: Place, step: Step) -> Place:
+        """What must hold one step further in: at a key of the object or an index of the array at `place`."""
+        return self._all_of(
+            pointer + under for pointer in place for under in self._applied(self.schemas[pointer], step)
+        )
+
+    def _all_of(self, pointers: Iterable[str]) -> Place:
+        """The given subschemas and what they refer to, as far as it is known."""
+        place: dict[str, None] = {}
+        waiting = list(pointers)[::-1]
+        while waiting:
+            pointer = waiting.pop()
+            if pointer in place or pointer not in self.schemas:
+                continue
+            place[pointer] = None
+            schema = self.schemas[pointer]
+            if isinstance(schema, dict):
+                waiting += [] if self.only_refers(schema) else [f"{pointer}/allOf/{i}" for i in self._indices(schema)]
+                target = self.target(schema)
+                waiting += [] if target is None else [target]
+        return tuple(place)
+
+    def _indices(self, schema: dict[str, Any]) -> range:
+        branches = schema.get("allOf") if "allOf" in self._keywords else None
+        return range(len(branches) if isinstance(branches, list) else 0)
+
+    def only_refers(self, schema: dict[str, Any]) -> bool:
+        """Whether nothing but the ``$ref`` of a subschema counts."""
+        return self._lone_ref and isinstance(schema.get("$ref"), str)
+
+    def _applied(self, schema: Any, step: Step) -> Iterator[str]:
+        """Where, under a subschema, that stands which it applies to one of its members."""
+        if not isinstance(schema, dict) or self.only_refers(schema):
+            return
+        known = {keyword: value for keyword, value in schema.items() if keyword in self._keywords}
+        if isinstance(step, str):
+            yield from _for_key(known, step)
+        else:
+            yield from _for_index(known, step)
+
+    def target(self, schema: dict[str, Any]) -> str | None:
+        """The pointer of what a subschema's ``$ref`` refers to; None without one, or where it leads out of the schema."""
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return None
+        if reference == "#" or reference.startswith("#/"):
+            return self._at(unquote(reference[1:]))
+        try:
+            contents = self._resolver.lookup(reference).contents
+        except (referencing.exceptions.Unresolvable, ValueError):
+            return None
+        return self._pointers.get(id(contents))
+
+    def _at(self, pointer: str) -> str | None:
+        """The pointer, if a subschema is there whose references mean what they mean at the root."""
+        here: Any = self._root
+        for part in pointer.split("/")[1:]:
+            here = _member(here, part)
+            if here is None or _has_own_base(here):
+                return None
+        self._register(pointer, here)
+        return pointer if pointer in self.schemas else None
+
+    def asking(self, needed: Iterable[str]) -> frozenset[str]:
+        """The subschemas to ask so that nothing of what is `needed` is missed.
+
+        Args:
+            needed: JSON pointers of subschemas or of keywords in them. One that stands behind ``anyOf``, ``not`` and
+                the like is asked as part of the subschema that must hold and in which they stand.
+        """
+        wanted = {self._nearest(pointer) for pointer in needed}
+        reaching = self._reaching(wanted)
+        return frozenset(
+            pointer
+            for pointer, schema in self.schemas.items()
+            if pointer in wanted or any(under in reaching for under in self._unclaimed(pointer, schema))
+        )
+
+    def _nearest(self, pointer: str) -> str:
+        """The innermost subschema that a pointer leads through."""
+        here, nearest, passed = self._root, "", ""
+        for part in pointer.split("/")[1:]:
+            here, passed = _member(here, part), f"{passed}/{part}"
+            if passed in self.schemas:
+                nearest = passed
+        return nearest
+
+    def _unclaimed(self, pointer: str, schema: Any) -> Iterator[str]:
+        """What a subschema applies without claims: its ``anyOf``, ``if``, ..., and what has a base of its own."""
+        if isinstance(schema, dict):
+            for under, _ in _written_in(schema, _MAPS):
+                child = pointer + under
+                if under.split("/")[1] not in _CLAIMED or child not in self.schemas:
+                    yield child
+            yield from self._unfollowed(pointer, schema)
+
+    def _unfollowed(self, pointer: str, schema: dict[str, Any]) -> list[str]:
+        """The references of a subschema that are not followed here."""
+        left = {"$ref", "$dynamicRef", "$recursiveRef"} & schema.keys()
+        left -= {"$ref"} if self.target(schema) is not None else set()
+        return [f"{pointer}/{keyword}" for keyword in sorted(left)]
+
+    def _reaching(self, wanted: set[str]) -> set[str]:
+        """The subschemas that apply or refer to a wanted one, at any distance, or to one that cannot be followed."""
+        users: dict[str, list[str]] = {}
+        waiting = list(wanted)
+        for pointer, schema in self.schemas.items():
+            if not isinstance(schema, dict):
+                continue
+            used = [pointer + under for under, _ in _written_in(schema, _MAPS)]
+            target = self.target(schema)
+            used += [*self._unfollowed(pointer, schema), *([] if target is None else [target])]
+            for part in used:
+                users.setdefault(part, []).append(pointer)
+        waiting += [part for part in users if part not in self.schemas]
+        reaching: set[str] = set()
+        while waiting:
+            pointer = waiting.pop()
+            if pointer not in reaching:
+                reaching.add(pointer)
+                waiting += users.get(pointer, [])
+        return reaching
+
+
+def _for_key(schema: dict[str, Any], key: str) -> Iterator[str]:
+    declared = key in schema.get("properties", {})
+    if declared:
+        yield f"/properties/{_escaped(key)}"
+    matches = {pattern: found(pattern, key) for pattern in schema.get("patternProperties", {})}
+    yield from (f"/patternProperties/{_escaped(pattern)}" for pattern, match in matches.items() if match)
+    if "additionalProperties" in schema and not declared and not any(match is not False for match in matches.values()):
+        yield "/additionalProperties"
+
+
+def _for_index(schema: dict[str, Any], index: int) -> Iterator[str]:
+    items = schema.get("items")
+    first, rest = ("items", "additionalItems") if isinstance(items, list) else ("prefixItems", "items")
+    if index < len(schema.get(first, ())):
+        yield f"/{first}/{index}"
+    elif rest in schema:
+        yield f"/{rest}"
+
+
+def _written_in(schema: dict[str, Any], maps: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """The subschemas written directly in one, each with the pointer from it."""
+    for keyword in _ONE:
+        if isinstance(schema.get(keyword), dict | bool):
+            yield f"/{keyword}", schema[keyword]
+    for keyword in _LISTS:
+        if isinstance(schema.get(keyword), list):
+            yield from ((f"/{keyword}/{i}", child) for i, child in enumerate(schema[keyword]))
+    for keyword in maps:
+        if isinstance(schema.get(keyword), dict):
+            for name, child in schema[keyword].items():
+                if isinstance(child, dict | bool):
+                    yield f"/{keyword}/{_escaped(name)}", child
+
+
+def _has_own_base(schema: Any) -> bool:
+    """Whether a subschema is a resource or a dialect of its own, so that references in it mean something else."""
+    if not isinstance(schema, dict):
+        return False
+    names = [schema.get(keyword) for keyword in ("$id", "id")]
+    return "$schema" in schema or any(isinstance(name, str) and not name.startswith("#") for name in names)
+
+
+def _member(value: Any, part: str) -> Any:
+    """One step of a JSON pointer; None where it leads nowhere."""
+    part = part.replace("~1", "/").replace("~0", "~")
+    if isinstance(value, dict):
+        return value.get(part)
+    if isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+        return value[int(part)]
+    return None
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
