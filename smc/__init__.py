@@ -2,6 +2,7 @@
 
 from smc import baselines, diagnostics
 from smc.boundaries import AtBoundaries
+from smc.canonical import CanonicalTokens
 from smc.constraints import (
     EBNF,
     GBNF,
@@ -48,6 +49,7 @@ __all__ = [
     "EBNF",
     "GBNF",
     "AtBoundaries",
+    "CanonicalTokens",
     "Checked",
     "Choice",
     "Everything",

@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from experiments.tasks import Instance, build_task
 from smc import Everything, HFModel, SMCResult, SMCSampler, ToolCalls, baselines
+from smc.constraints.xgrammar_engine import XGrammarConstraint
 from smc.resampling import log_sum_exp
 
 PARTICLES, RUNS = 32, 3
@@ -89,6 +90,8 @@ def measure(model: HFModel, instance: Instance, max_tokens: int) -> Row:
     """Run one prompt by SMC, unconstrained and by local masking."""
     constraint: ToolCalls = instance.constraint
     language = constraint.compile(model.vocabulary)
+    assert isinstance(language, XGrammarConstraint)
+    control = model.vocabulary.special_ids
 
     def smc(seed: int) -> SMCResult:
         sampler = SMCSampler(
@@ -110,8 +113,8 @@ def measure(model: HFModel, instance: Instance, max_tokens: int) -> Row:
     runs = [smc(seed) for seed in range(RUNS)]
     posterior, error = probability_of_calling(runs, constraint)
     drawn = [s for seed in range(SAMPLES // BATCH) for s in free(seed).sequences]
-    # in the language as the mask has it, compact spelling included, and valid: what SMC conditions on
-    kept = [s for s in drawn if language.generates(s.data) and language.accepts(s.data)]
+    # in the language as the mask has it (compact, no control tokens) and valid: what SMC conditions on
+    kept = [s for s in drawn if not control & {*s.tokens} and language.generates(s.data) and language.accepts(s.data)]
     local = baselines.local_masking(
         model, constraint, instance.prompt, n_particles=BATCH, max_tokens=max_tokens, seed=2000
     )

@@ -30,7 +30,7 @@ def prompts(limit: int) -> list[tuple[str, list[dict[str, str]], JSONSchema]]:
     """Each request as the task asks it, with compact examples, and once more without examples, asking for line breaks."""
     found = []
     for instance in build_task("bfcl").instances(limit):
-        messages = list(instance.prompt)
+        messages = [dict(message) for message in instance.prompt if not isinstance(message, str)]
         found.append((f"{instance.id}, compact examples", messages, instance.constraint))
         plain = [{"role": "system", "content": FREE}, messages[-1]]
         found.append((f"{instance.id}, asked for lines", plain, instance.constraint))
