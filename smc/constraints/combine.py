@@ -11,6 +11,7 @@ import torch
 from smc.constraints.base import CompiledConstraint, Constraint, ConstraintRows
 from smc.constraints.caching import CompileOnce
 from smc.constraints.notes import LanguageNote, language_of, located
+from smc.constraints.refusals import refused, refuses
 from smc.errors import ConstraintError, EmptyLanguageError
 from smc.vocabulary import Vocabulary
 
@@ -87,6 +88,15 @@ class IntersectionRows:
     def allowed(self) -> torch.Tensor:
         """Packed mask [R, ceil(V / 32)] int32."""
         return torch.from_numpy(reduce(np.bitwise_and, [part.allowed.numpy() for part in self._parts]))
+
+    @property
+    def refused(self) -> np.ndarray:
+        """[R] bool: whether a part's validator has refused the prefix."""
+        return reduce(np.bitwise_or, [refused(part) for part in self._parts])
+
+    def refuses(self, parents: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """[N] bool: whether a part's validator refuses the extension of row ``parents[i]`` by ``tokens[i]``."""
+        return reduce(np.bitwise_or, [refuses(part, parents, tokens) for part in self._parts])
 
     def advance(self, parents: np.ndarray, tokens: np.ndarray) -> IntersectionRows:
         """New row i is old row ``parents[i]`` extended by ``tokens[i]``. Consumes these rows."""

@@ -1,8 +1,8 @@
 """Context-free grammars in the dialects that users bring.
 
 For all of them the terminal validator is the engine itself, as a fresh matcher over the bytes of the finished text: there
-is no second implementation of these dialects to ask (the other engine is one for its own readers: ``python -m
-smc.crosscheck``). It still checks that the text is complete, from its first byte.
+is no second implementation of these dialects to ask. It still checks that the text is complete, from its first byte. To
+compare one engine with the other, see ``python -m smc.crosscheck``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class EBNF(CompileOnce):
     Attributes:
         text: the grammar.
         engine: "xgrammar" or "llguidance" (an optional package). The language is the same; to llguidance each character is
-            a terminal, which makes it slow on long texts.
+            a terminal, so that a mask takes it milliseconds where many tokens are allowed.
         check: on `compile`, every rule that can be reached must be productive, and the vocabulary must be able to spell it.
             False leaves the checks out: ``root ::= "a" root`` then runs, and its mass ends censored.
 

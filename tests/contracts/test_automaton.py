@@ -121,7 +121,7 @@ def test_dead_ends_and_rejected_texts_are_no_part_of_it() -> None:
     dead = Intersection(FiniteLanguage(["aa", "ba"]), FiniteLanguage(["aa", "bb"]))
     assert sequences(explored(dead, AB), 4) == spellings([b"aa"], AB, 4)
     newline = Regex("a\\n|a.")
-    rejected = Regex("a.")
+    rejected = Regex("a(?!\\n)[ab\\n]")
     vocabulary = Vocabulary((b"a", b"\n", b"b", b"</s>"), (3,))
     assert allowed_ids(step(rejected.compile(vocabulary).start(), 0), vocabulary) == {0, 1, 2}
     assert sequences(explored(rejected, vocabulary), 3) == {(0, 0), (0, 2)}

@@ -13,6 +13,7 @@ from constraint_tools import BYTES, STOPS, allowed_ids, spell
 
 from smc.constraints import JSONSchema
 from smc.constraints.json_validator import read_json
+from smc.constraints.xgrammar_engine import XGrammarConstraint
 
 POINT = {
     "type": "object",
@@ -116,10 +117,19 @@ def test_the_validator_is_the_schema(schema: dict[str, Any], good: str, bad: str
     assert not compiled.accepts(bad.encode())
 
 
-def test_what_the_engine_over_accepts_is_rejected_at_the_end() -> None:
+def test_what_the_mask_lets_through_is_refused_where_it_closes() -> None:
     unique = JSONSchema({"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, whitespace="compact")
-    assert writes(unique, "[1,1]")
-    assert not unique.compile(BYTES).accepts(b"[1,1]")
+    compiled = unique.compile(BYTES)
+    assert compiled.generates(b"[1,1]")  # type: ignore[attr-defined]
+    assert not compiled.accepts(b"[1,1]")
+    assert not writes(unique, "[1,1]")
+    assert allowed_ids(spell(compiled.start(), "[1,1"), BYTES)
+    assert not allowed_ids(spell(compiled.start(), "[1,1]"), BYTES)
+
+
+def test_no_prefix_is_read_where_the_mask_is_exact() -> None:
+    compiled = JSONSchema({"type": "array", "items": {"type": "integer"}}).compile(BYTES)
+    assert isinstance(compiled, XGrammarConstraint)
 
 
 def test_a_slow_pattern_cannot_hang_the_validator() -> None:

@@ -1,0 +1,135 @@
+"""The normal form of a JSON Schema as a schema that llguidance reads without refusing any of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from smc.constraints.ecma_regex import Tree, Untranslatable, either, full_match, sequence, spelled
+from smc.constraints.llguidance_engine import engine_package
+from smc.constraints.schema_formats import format_tree
+from smc.constraints.schema_normal import (
+    Finding,
+    Graph,
+    Literals,
+    Number,
+    Object,
+    Part,
+    String,
+    Written,
+    findings_of,
+    has_spellings,
+)
+from smc.constraints.schema_rewrite import SchemaWriter, joined
+
+_SEPARATORS = {
+    "compact": {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"},
+    "bounded": {"whitespace_flexible": True, "whitespace_pattern": r"[\x20\x0A\x0D\x09]{1,2}"},
+    "free": {"whitespace_flexible": True},
+}
+
+
+def for_llguidance(graph: Graph, whitespace: str, formats: frozenset[str]) -> tuple[str, tuple[Finding, ...]]:
+    """A schema in the engine's terms, as JSON text, and where it differs from the normal form.
+
+    Args:
+        whitespace: "compact", "bounded" or "free".
+        formats: those that the validator checks; others are annotations.
+    """
+    writer = _Writer(graph, formats)
+    schema = {**writer.schema(), "x-guidance": _SEPARATORS[whitespace]}
+    return json.dumps(schema, ensure_ascii=False), tuple(writer.findings)
+
+
+class _Writer(SchemaWriter):
+    def __init__(self, graph: Graph, formats: frozenset[str]) -> None:
+        super().__init__(graph)
+        self.formats = formats
+        self.findings: dict[Finding, None] = {}
+
+    def note(self, of: Written, keywords: str, case: str = "") -> None:
+        self.findings.update(dict.fromkeys(findings_of(of, keywords, case)))
+
+    def part(self, part: Part) -> Any:
+        if isinstance(part, Literals) and has_spellings(part):
+            self.note(part.of, "enum const", "spelling")
+        return super().part(part)
+
+    def number(self, part: Number) -> dict[str, Any]:
+        if part.integer:
+            self.note(part.of, "type", "integer")
+        elif part.multiple is not None:
+            self.note(part.of, "multipleOf", "decimal")
+        elif part.low is not None or part.high is not None:
+            self.note(part.of, "minimum maximum exclusiveMinimum exclusiveMaximum", "exponent")
+        return super().number(part)
+
+    def string(self, part: String) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "string"}
+        if part.least:
+            schema["minLength"] = part.least
+        if part.most is not None:
+            schema["maxLength"] = part.most
+        trees: list[Tree] = []
+        self.note(part.of, "type", "string")
+        for pattern, at in part.patterns:
+            try:
+                trees.append(full_match(pattern))
+                self.note(((at, "pattern"),), "pattern", "spelling")
+            except Untranslatable as error:
+                self.note(((at, "pattern"),), "pattern", str(error))
+        for name, at in part.formats:
+            if name not in self.formats:
+                continue
+            tree, exact = format_tree(name)
+            self.note(((at, "format"),), "format", "spelling" if tree else "wider")
+            if tree is not None:
+                trees.append(tree)
+                if not exact:
+                    self.note(((at, "format"),), "format", "wider")
+        return joined(schema, [{"pattern": f"^(?:{spelled(tree)})$"} for tree in trees])
+
+    def object(self, part: Object) -> dict[str, Any]:
+        schema = super().object(part)
+        open_keys = schema["additionalProperties"] is not False or "patternProperties" in schema
+        if len(part.declared) > 1 or (part.declared and open_keys):
+            self.note(part.of, "properties required", "order")
+        if open_keys:
+            self.findings[Finding("", "properties", "duplicates")] = None
+        optional = [name for name, key in part.declared if key in self.graph.alive and name not in part.required]
+        if optional and (part.least or part.most is not None):
+            self.note(part.of, "minProperties maxProperties", "optional")
+            schema = {k: v for k, v in schema.items() if k not in ("minProperties", "maxProperties")}
+        if "patternProperties" in schema:
+            schema["patternProperties"], readable = self.by_pattern(part, schema["patternProperties"])
+            if not readable:  # any key may be one of them
+                del schema["patternProperties"]
+                schema["additionalProperties"] = True
+        return schema
+
+    def by_pattern(self, part: Object, values: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """The patterns in the engine's syntax: as one if they may overlap. False if one cannot be written."""
+        trees: list[Tree] = []
+        for pattern in values:
+            try:
+                trees.append(full_match(pattern))
+            except Untranslatable as error:
+                self.note(part.of, "patternProperties", str(error))
+                return {}, False
+        self.note(part.of, "patternProperties", "spelling")
+        apart = {f"^(?:{spelled(tree)})$": value for tree, value in zip(trees, values.values(), strict=True)}
+        if _readable(tuple(apart)):
+            return apart, True
+        self.note(part.of, "patternProperties", "overlap")
+        return {
+            f"^(?:{spelled(either([sequence([tree]) for tree in trees]))})$": {"anyOf": list(values.values())}
+        }, True
+
+
+def _readable(patterns: tuple[str, ...]) -> bool:
+    """Whether the engine takes these patterns side by side: it refuses those that may match one key."""
+    if len(patterns) == 1:
+        return True
+    matcher = engine_package().LLMatcher
+    schema = {"type": "object", "patternProperties": dict.fromkeys(patterns, True)}
+    return not matcher.validate_grammar(matcher.grammar_from_json_schema(json.dumps(schema)))

@@ -1,0 +1,209 @@
+"""Rewriting a schema keeps its language: on generated schemas and instances, against the validator of the schema as written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from constraint_tools import BYTES
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from hypothesis_jsonschema import from_schema
+
+from smc.constraints import JSONSchema
+from smc.errors import EmptyLanguageError
+
+QUICK = settings(
+    max_examples=150,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+
+KEYS = st.sampled_from(["a", "b", "ab", "c"])
+LEAVES: list[dict[str, Any]] = [
+    {"type": "string"},
+    {"type": "string", "maxLength": 2},
+    {"type": "string", "minLength": 1, "pattern": "^a"},
+    {"type": "string", "pattern": "b$", "maxLength": 3},
+    {"type": "integer"},
+    {"type": "integer", "minimum": -3, "maximum": 12},
+    {"type": "number", "exclusiveMinimum": 0.5},
+    {"minimum": 1, "maximum": 2.5},
+    {"type": ["integer", "null"], "multipleOf": 2},
+    {"type": "number", "multipleOf": 0.5},
+    {"type": "boolean"},
+    {"type": "null"},
+    {"enum": ["a", 1, None, {"a": 1}, [1]]},
+    {"const": "b"},
+    {"maxLength": 1},
+    {},
+]
+
+
+def values() -> st.SearchStrategy[Any]:
+    """Small values, of kinds that the schemas speak of."""
+    scalars: st.SearchStrategy[Any] = st.one_of(
+        st.sampled_from(
+            [None, True, False, "", "a", "b", "ab", "ac", 'b"\n', "abb", 0, 1, 2, -3, 12, 13, 1.5, 2.5, 1e-7]
+        ),
+        st.integers(-20, 20),
+        st.text('ab"\\\n\u00e9', max_size=4),
+    )
+    return st.recursive(
+        scalars,
+        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)),
+        max_leaves=6,
+    )
+
+
+def combined(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """One schema out of others: objects, arrays, and every way to combine."""
+    below = st.one_of(inner, st.booleans())
+    some = st.lists(inner, min_size=1, max_size=3)
+    objects = st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.just("object"),
+            "properties": st.dictionaries(KEYS, below, max_size=3),
+            "required": st.lists(KEYS, unique=True, max_size=2),
+            "additionalProperties": below,
+            "patternProperties": st.dictionaries(st.sampled_from(["^a", "b", "^c$"]), below, max_size=2),
+            "minProperties": st.integers(0, 2),
+            "maxProperties": st.integers(1, 3),
+            "propertyNames": st.sampled_from([{"maxLength": 1}, {"enum": ["a", "c"]}, {"pattern": "^[ab]"}]),
+            "dependentRequired": st.dictionaries(KEYS, st.lists(KEYS, unique=True, max_size=1), max_size=1),
+            "dependentSchemas": st.dictionaries(KEYS, inner, max_size=1),
+        },
+    )
+    arrays = st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.just("array"),
+            "prefixItems": st.lists(below, min_size=1, max_size=2),
+            "items": below,
+            "minItems": st.integers(0, 2),
+            "maxItems": st.integers(0, 3),
+            "uniqueItems": st.booleans(),
+            "contains": inner,
+        },
+    )
+    combinations = st.fixed_dictionaries(
+        {},
+        optional={
+            "allOf": some,
+            "anyOf": some,
+            "oneOf": some,
+            "not": st.one_of(inner, st.sampled_from([{"type": "string"}, {"type": "integer"}, {"required": ["a"]}])),
+            "if": inner,
+            "then": inner,
+            "else": inner,
+            "$ref": st.just("#/$defs/shared"),
+            "enum": st.lists(values(), min_size=1, max_size=4, unique_by=json.dumps),
+        },
+    )
+    return st.one_of(
+        objects, arrays, st.builds(lambda a, b, c: {**a, **b, **c}, objects, arrays, combinations), combinations
+    )
+
+
+SCHEMAS = st.recursive(st.sampled_from(LEAVES), combined, max_leaves=6)
+"""Recursive through ``#/$defs/shared``."""
+
+
+def whole(schema: Any, shared: Any) -> Any:
+    """A schema with its definition, which refers to itself."""
+    return {**schema, "$defs": {"shared": {"anyOf": [shared, {"type": "array", "items": {"$ref": "#/$defs/shared"}}]}}}
+
+
+def canonical(value: Any, schema: JSONSchema) -> str:
+    """The value's compact text, with keys in the order that the mask writes them."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def wider(schema: JSONSchema) -> bool:
+    return any(note.effect == "wider" and "twice" not in note.what for note in schema.notes)
+
+
+@QUICK
+@given(SCHEMAS, SCHEMAS, st.lists(values(), min_size=8, max_size=8), st.data())
+def test_rewriting_keeps_the_language(schema: Any, shared: Any, others: list[Any], data: st.DataObject) -> None:
+    written = JSONSchema(whole(schema, shared))
+    before, after = written._validator, jsonschema.Draft202012Validator(written.rewritten)
+    normal_is_wider = bool(written._graph.findings)
+    for value in others:
+        try:
+            was, now = before.is_valid(value), after.is_valid(value)
+        except RecursionError:
+            return  # a definition that is nothing but itself: JSON Schema gives it no meaning
+        assert now or not was, (value, written.rewritten)
+        assert was == now or normal_is_wider, (value, written.rewritten, written._graph.findings)
+
+
+@QUICK
+@given(SCHEMAS, SCHEMAS, st.lists(values(), min_size=8, max_size=8))
+def test_the_grammar_is_the_schema(schema: Any, shared: Any, others: list[Any]) -> None:
+    written = JSONSchema(whole(schema, shared), whitespace="compact")
+    try:
+        compiled = written.compile(BYTES)
+    except EmptyLanguageError:
+        compiled = None
+    assume(not endless(written.schema))
+    exact = not wider(written)
+    for value in others:
+        text = canonical(value, written).encode()
+        generated = compiled is not None and compiled.generates(text)
+        assert not generated or written.is_valid(text) or not exact, (text, written.notes)
+        if written.is_valid(text) and not _reordered(value) and not _exponent(text):
+            assert generated, (text, written.notes, written._enforced[0])
+
+
+def endless(schema: Any) -> bool:
+    """Whether the definition refers to itself without going into a value: JSON Schema gives that no meaning."""
+    try:
+        jsonschema.Draft202012Validator({"$ref": "#/$defs/shared", "$defs": schema["$defs"]}).is_valid(None)
+    except RecursionError:
+        return True
+    return False
+
+
+def _exponent(text: bytes) -> bool:
+    return b"e-" in text
+
+
+def _reordered(value: Any) -> bool:
+    """Whether an object in a value has several keys, whose order may not be that of the mask."""
+    if isinstance(value, dict):
+        return len(value) > 1 or any(map(_reordered, value.values()))
+    return isinstance(value, list) and any(map(_reordered, value))
+
+
+PLAIN: list[dict[str, Any]] = [
+    {"type": "array", "items": {"type": "number"}, "maxItems": 3},
+    {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "array",
+        "items": [{"type": "null"}, {"type": "string", "maxLength": 3}],
+        "minItems": 1,
+    },
+    {"anyOf": [{"type": "string", "minLength": 2}, {"type": "array", "items": {"enum": [1, "a", None]}}]},
+    {"type": "string", "pattern": "^[a-z]{2}-[0-9]+$"},
+    {"type": "string", "format": "date"},
+    {"type": "integer", "minimum": 5, "maximum": 1000},
+    {"type": "number", "minimum": -0.25, "exclusiveMaximum": 10},
+]
+"""Without objects, which hypothesis-jsonschema cannot draw with every version of hypothesis."""
+
+
+@pytest.mark.parametrize("schema", PLAIN, ids=json.dumps)
+@settings(QUICK, max_examples=40)
+@given(st.data())
+def test_instances_of_a_schema_can_be_written(schema: dict[str, Any], data: st.DataObject) -> None:
+    value = data.draw(from_schema(schema))
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    written = JSONSchema(schema, whitespace="compact")
+    assume("e-" not in text and "e+" not in text)
+    assert written.compile(BYTES).generates(text.encode()), text  # type: ignore[attr-defined]
