@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 from toys import CompiledWider, words
 
-from smc import FiniteLanguage, SMCSampler, TableModel, TextPotential, baselines
+from smc import FiniteLanguage, Intersection, SMCSampler, TableModel, TextPotential, baselines
 from smc.constraints.base import CompiledConstraint, Constraint
 from smc.constraints.caching import CompileOnce
 from smc.constraints.json_prefix import prefix_checker
@@ -307,3 +307,14 @@ def test_json_weights_are_proper(options: dict) -> None:
     for text, p in posterior.items():
         assert math.isclose(weights[text], p * math.exp(exact.log_evidence), rel_tol=1e-12)
     assert exact.log_rejected_mass > -math.inf  # "[]" is refused when it closes
+
+
+@pytest.mark.parametrize("branching", ["enumerate", "sample"])
+def test_a_part_of_an_intersection_refuses_for_the_whole(branching: str) -> None:
+    whole = Intersection(FiniteLanguage(words("abc", LENGTH)), language(True))
+    exact = enumerate_posterior(MODEL, whole, "", max_tokens=LENGTH)
+    assert same(exact.log_evidence, Z)
+    assert same(exact.log_rejected_mass, 1 - Z)
+    result = SMCSampler(MODEL, whole, n_particles=64, branching=branching, max_tokens=LENGTH, stop_fraction=0).run("")
+    assert result.log_rejected_mass > -math.inf
+    assert result.log_dead_mass == -math.inf
