@@ -4,13 +4,14 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := .venv/.installed
 
-.PHONY: help setup compare reference methods test lint bench clean
+.PHONY: help setup compare reference methods test lint bench language clean
 help:
 	@echo "make compare  run the comparison on the embedded model and write its report"
 	@echo "make methods  compare every method with the exact posterior"
 	@echo "make test     run all tests"
 	@echo "make lint     ruff and mypy"
 	@echo "make bench    timings (experiments/bench)"
+	@echo "make language what grammars enforce: real schemas, whitespace, tool calls"
 
 setup: $(STAMP)
 
@@ -57,6 +58,12 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m experiments.bench.step
 	$(BIN)/python -m experiments.bench.evidence
+
+# What is enforced: real schemas, layouts of JSON, the probability of calling a tool (the last takes half an hour).
+language: $(STAMP)
+	$(BIN)/python -m experiments.bench.schemas
+	$(BIN)/python -m experiments.bench.whitespace
+	$(BIN)/python -m experiments.bench.tool_calls
 
 clean:
 	rm -rf .venv results/compare

@@ -1,0 +1,97 @@
+"""Which real schemas can be enforced, and how well?
+
+python -m experiments.bench.schemas
+
+The schemas of CI services and tools that the package check-jsonschema ships (a development dependency), compiled for the
+vocabulary of SmolLM2-135M with at most ten seconds each: *exact* (every valid value and no other, up to spelling), *repaired*
+(the mask is wider and the validator refuses the rest), *narrowed* (some values cannot be produced) or *refused*, with the
+reason. Writes results/bench/schemas.json and schemas.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from tqdm import tqdm
+
+from smc import HFModel, JSONSchema
+from smc.constraints import xgrammar_engine
+from smc.errors import SMCError
+from smc.vocabulary import Vocabulary
+
+SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One schema: its size in bytes, what became of it, how many places are wider or narrower, and seconds to compile."""
+
+    name: str
+    size: int
+    outcome: str
+    wider: int
+    values_lost: int
+    spelling: int
+    seconds: float
+    reason: str = ""
+
+
+def sources() -> dict[str, str]:
+    """The texts of the schemas by name, the small ones first."""
+    folder = files("check_jsonschema") / "builtin_schemas" / "vendor"
+    found = {f.name: f.read_text(encoding="utf-8") for f in folder.iterdir() if f.name.endswith(".json")}
+    return dict(sorted(found.items(), key=lambda item: len(item[1])))
+
+
+def measure(name: str, text: str, vocabulary: Vocabulary) -> Row:
+    """Compile one schema, or say why not."""
+    began = time.perf_counter()
+    try:
+        constraint = JSONSchema(text)
+        constraint.compile(vocabulary)
+    except SMCError as error:
+        return Row(name, len(text), "refused", 0, 0, 0, time.perf_counter() - began, str(error))
+    seconds = time.perf_counter() - began
+    wider = sum(note.effect == "wider" for note in constraint.notes)
+    lost = sum(note.effect == "narrower" and note.scope == "values" for note in constraint.notes)
+    outcome = "narrowed" if lost else "repaired" if wider else "exact"
+    return Row(name, len(text), outcome, wider, lost, len(constraint.notes) - wider - lost, seconds)
+
+
+def table(rows: Iterable[Row]) -> str:
+    """The rows in Markdown, outcomes counted below."""
+    listed = list(rows)
+    lines = ["| schema | KB | outcome | wider | values lost | spelling | seconds |", "|---|---|---|---|---|---|---|"]
+    lines += [
+        f"| {row.name} | {row.size / 1000:.0f} | {row.outcome} | {row.wider} | {row.values_lost} | {row.spelling} "
+        f"| {row.seconds:.1f} |"
+        for row in listed
+    ]
+    outcomes = [row.outcome for row in listed]
+    counted = ", ".join(f"{outcomes.count(name)} {name}" for name in ("exact", "repaired", "narrowed", "refused"))
+    lines += ["", f"{len(listed)} schemas: {counted}.", ""]
+    lines += [f"- {row.name}: {' '.join(row.reason.split())}" for row in listed if row.reason]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/bench"))
+    arguments = parser.parse_args()
+    xgrammar_engine.COMPILE_SECONDS = SECONDS
+    vocabulary = HFModel.load("smollm2-135m").vocabulary
+    rows = [measure(name, text, vocabulary) for name, text in tqdm(sources().items())]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "schemas.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    (arguments.out / "schemas.md").write_text(table(rows))
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
