@@ -35,8 +35,10 @@ from experiments.tasks import TASKS, Instance
 from smc.errors import SMCError
 
 ROOT = CONFIGS.parent
+COSTS = {"forward_rows", "passes", "tokens", "masks", "checks", "potential_failures", "seconds"}
 FIELDS = {
     *(
+        "language",
         "task",
         "instance",
         "method",
@@ -127,7 +129,7 @@ def test_records_hold_what_was_promised(loads: list[Any], tmp_path: Path, method
         assert (record["task"], record["method"], record["seed"]) == ("toy", method, 0)
         assert record["prompt"].startswith("bits ")
         assert record["reference"] == "000"
-        assert set(record["cost"]) == {"forward_rows", "passes", "tokens", "masks", "checks", "seconds"}
+        assert set(record["cost"]) == COSTS
         assert set(record["scores"]) == {"validity", "accuracy", "best_accuracy", "log_prob"}
         sequences = record["sequences"]
         if sequences:
@@ -320,7 +322,7 @@ def command_line(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["task=nope"], "There is no task 'nope': choose one of bfcl, dates."),
+        (["task=nope"], "There is no task 'nope': choose one of bfcl, dates, tools."),
         (["method=nope"], "There is no method 'nope': choose one of ars, asap, awrs_smc, beam, "),
         (["model=nope"], "There is no model 'nope': choose one of hf, smollm2."),
         (["tracking=nope"], "There is no tracking 'nope': choose one of disabled, offline, online."),
