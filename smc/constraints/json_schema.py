@@ -17,7 +17,8 @@ from smc.constraints.json_validator import read_json, schema_validator
 from smc.constraints.notes import LanguageNote
 from smc.constraints.schema_audit import AuditEntry, audited, notes
 from smc.constraints.schema_grammar import written
-from smc.constraints.schema_normal import Finding, Graph, normalised
+from smc.constraints.schema_graph import Finding, Graph
+from smc.constraints.schema_normal import normalised
 from smc.constraints.schema_places import Document, rewritten
 from smc.constraints.schema_rewrite import SchemaWriter
 from smc.constraints.validated import validated
@@ -54,7 +55,8 @@ class JSONSchema(CompileOnce):
             element (a model cannot run away into blanks); ``"free"`` for any amount.
         engine: ``"xgrammar"`` or ``"llguidance"`` (an optional package).
         closed: objects and arrays hold nothing but what the schema names, where it does not say otherwise. That is
-            what the user of a tool means and not what JSON Schema means, so the validator reads the schema so too.
+            what the user of a tool means and not what JSON Schema means, so the validator reads the schema so too. Each
+            subschema is closed by itself: objects that name different properties exclude one another under ``allOf``.
 
     Raises:
         ConstraintError: text that is not JSON, or a schema that is not valid (the message names the place).

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from smc.constraints.notes import LanguageNote, Scope
-from smc.constraints.schema_normal import Finding
+from smc.constraints.schema_graph import Finding
 from smc.constraints.schema_places import subschemas
 from smc.constraints.schema_table import row
 

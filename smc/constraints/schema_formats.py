@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from smc.constraints.ecma_regex import Tree, full_match
+from smc.constraints.ecma_regex import full_match
+from smc.constraints.regex_tree import Tree
 
 _YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _LEAP = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"

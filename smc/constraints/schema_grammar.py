@@ -15,9 +15,11 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
-from smc.constraints.ecma_regex import ANY_TEXT, Tree, Untranslatable, full_match, sequence, widths, within
+from smc.constraints.ecma_regex import Untranslatable, full_match
+from smc.constraints.json_patterns import found
+from smc.constraints.regex_tree import ANY_TEXT, Tree, sequence, widths, within
 from smc.constraints.schema_formats import format_tree
-from smc.constraints.schema_normal import (
+from smc.constraints.schema_graph import (
     ANY,
     Array,
     Finding,
@@ -31,11 +33,10 @@ from smc.constraints.schema_normal import (
     String,
     Written,
     findings_of,
-    has_spellings,
-    lives,
 )
 from smc.constraints.schema_numbers import at_least_zero, decimals, integers
 from smc.constraints.schema_strings import PatternWriter, Rules, any_string, bounded_string, literal, other_keys
+from smc.constraints.schema_values import has_spellings, lives
 
 MAX_COUNTED = 2_000
 """Most rules that an object may take to count its properties."""
@@ -328,7 +329,8 @@ class _Writer:
         """Members whose keys are not declared, by the pattern of the key and the others."""
         alive = self.graph.alive
         names = [name for name, _ in part.declared]
-        if part.patterns and (len(part.patterns) > 1 or part.rest in alive):
+        matched = any(found(pattern, name) for pattern, _ in part.patterns for name in names)
+        if matched or (part.patterns and (len(part.patterns) > 1 or part.rest in alive)):
             self.note(part.of, "patternProperties", "overlap")
         for pattern, key in part.patterns:
             if key is None or key not in alive:

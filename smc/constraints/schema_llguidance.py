@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
-from smc.constraints.ecma_regex import Tree, Untranslatable, either, full_match, sequence, spelled
+from smc.constraints.ecma_regex import Untranslatable, full_match
 from smc.constraints.llguidance_engine import engine_package
+from smc.constraints.regex_tree import Tree, either, sequence, spelled
 from smc.constraints.schema_formats import format_tree
-from smc.constraints.schema_normal import (
-    Finding,
-    Graph,
-    Literals,
-    Number,
-    Object,
-    Part,
-    String,
-    Written,
-    findings_of,
-    has_spellings,
-)
+from smc.constraints.schema_graph import Finding, Graph, Literals, Number, Object, Part, String, Written, findings_of
 from smc.constraints.schema_rewrite import SchemaWriter, joined
+from smc.constraints.schema_values import has_spellings
 
+MAX_BOUND = 2**53
+"""Largest bound of a number that the engine is given: it computes with floating point."""
+
+_BOUNDS = "minimum maximum exclusiveMinimum exclusiveMaximum"
 _SEPARATORS = {
     "compact": {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"},
     "bounded": {"whitespace_flexible": True, "whitespace_pattern": r"[\x20\x0A\x0D\x09]{1,2}"},
@@ -56,12 +52,20 @@ class _Writer(SchemaWriter):
         return super().part(part)
 
     def number(self, part: Number) -> dict[str, Any]:
+        large = [bound for bound in (part.low, part.high) if bound is not None and abs(bound[0]) > MAX_BOUND]
+        if large:
+            self.note(part.of, _BOUNDS, "size")
+            part = replace(
+                part,
+                low=None if part.low in large else part.low,
+                high=None if part.high in large else part.high,
+            )
         if part.integer:
             self.note(part.of, "type", "integer")
         elif part.multiple is not None:
             self.note(part.of, "multipleOf", "decimal")
         elif part.low is not None or part.high is not None:
-            self.note(part.of, "minimum maximum exclusiveMinimum exclusiveMaximum", "exponent")
+            self.note(part.of, _BOUNDS, "exponent")
         return super().number(part)
 
     def string(self, part: String) -> dict[str, Any]:

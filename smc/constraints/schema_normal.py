@@ -3,7 +3,7 @@
 A place in a document must satisfy a *set* of subschemas: the one that stands there, what it refers to, the branches of
 ``allOf``, what several objects of a conjunction say of one property. Such a set is a node of a graph. There are finitely many
 subschemas and so finitely many sets, which is why recursive schemas need no special care (it is the subset construction
-of automata). A node is a union of other nodes (``anyOf``), or a few parts of one type each.
+of automata).
 
 The normal form accepts what the schema accepts, or more: what it leaves out is a `Finding`, which names the place.
 """
@@ -12,13 +12,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from fractions import Fraction
 from math import gcd, lcm
 from typing import Any
 
 from smc.constraints.json_patterns import found
+from smc.constraints.schema_graph import (
+    ANY,
+    MEANT,
+    Array,
+    Finding,
+    Graph,
+    Key,
+    Literals,
+    Node,
+    Number,
+    Object,
+    Part,
+    Simple,
+    String,
+    Written,
+)
 from smc.constraints.schema_places import Document, Place, escape
+from smc.constraints.schema_values import disjoint, productive
 
 MAX_BRANCHES = 256
 """Most combinations of alternatives that hold at one place; choices beyond are left to the validator."""
@@ -27,130 +43,6 @@ MAX_NODES = 20_000
 """Most nodes of a graph; what lies beyond is left to the validator."""
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-
-Key = tuple[tuple[str, str], ...]
-"""A node's name: the atoms (pointer, aspect) that must all hold."""
-
-ANY: Key = ()
-
-MEANT = "\0"
-"""Stands in the pointer of a subschema that was not written but is meant by another."""
-
-Written = tuple[tuple[str, str], ...]
-"""The keywords (pointer of the subschema, name) that a part was made of."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A keyword that is not enforced as it was written: `case` is a row of the table of `schema_table`."""
-
-    at: str
-    keyword: str
-    case: str = ""
-
-
-@dataclass(frozen=True)
-class Literals:
-    """Values that were listed, as JSON texts."""
-
-    values: tuple[str, ...]
-    of: Written = ()
-    kind = "literals"
-
-
-@dataclass(frozen=True)
-class Simple:
-    """Any value of a type: "boolean", "null", or "any" JSON at all."""
-
-    kind: str
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number, with bounds (value, excluded) and what it is a multiple of, where it has them."""
-
-    integer: bool
-    low: tuple[Fraction, bool] | None = None
-    high: tuple[Fraction, bool] | None = None
-    multiple: Fraction | None = None
-    of: Written = ()
-
-    @property
-    def kind(self) -> str:
-        return "integer" if self.integer else "number"
-
-
-@dataclass(frozen=True)
-class String:
-    """A string: lengths in code points, searched patterns and formats with the pointers of their subschemas."""
-
-    least: int = 0
-    most: int | None = None
-    patterns: tuple[tuple[str, str], ...] = ()
-    formats: tuple[tuple[str, str], ...] = ()
-    of: Written = ()
-    kind = "string"
-
-
-@dataclass(frozen=True)
-class Array:
-    """An array: the nodes of its first items, and of the others (None: there are none)."""
-
-    prefix: tuple[Key, ...] = ()
-    rest: Key | None = ANY
-    least: int = 0
-    most: int | None = None
-    of: Written = ()
-    kind = "array"
-
-
-@dataclass(frozen=True)
-class Object:
-    """An object: declared keys in order, those required, keys by pattern, and all others; None where they are forbidden."""
-
-    declared: tuple[tuple[str, Key | None], ...] = ()
-    required: frozenset[str] = frozenset()
-    patterns: tuple[tuple[str, Key | None], ...] = ()
-    rest: Key | None = ANY
-    least: int = 0
-    most: int | None = None
-    of: Written = ()
-    kind = "object"
-
-
-Part = Literals | Simple | Number | String | Array | Object
-
-
-@dataclass(frozen=True)
-class Node:
-    """A union: of parts, or of other nodes."""
-
-    parts: tuple[Part, ...] = ()
-    either: tuple[Key, ...] = ()
-
-
-@dataclass
-class Graph:
-    """The nodes that the root reaches, without those that no value satisfies."""
-
-    root: Key
-    nodes: dict[Key, Node]
-    findings: tuple[Finding, ...]
-    reasons: tuple[tuple[str, str], ...] = ()
-    alive: frozenset[Key] = field(default_factory=frozenset)
-
-    def parts(self, key: Key) -> tuple[Part, ...]:
-        """All parts of a node, those of the nodes it is a union of included."""
-        found: dict[Part, None] = {}
-        seen, stack = {key}, [key]
-        while stack:
-            node = self.nodes[stack.pop()]
-            found.update(dict.fromkeys(node.parts))
-            for other in node.either:
-                if other not in seen:
-                    seen.add(other)
-                    stack.append(other)
-        return tuple(found)
 
 
 def normalised(document: Document, validator: Any) -> Graph:
@@ -602,146 +494,3 @@ def _common_multiple(a: Fraction, b: Fraction) -> Fraction:
 
 def _found(pattern: str, name: str) -> bool:
     return bool(found(pattern, name))
-
-
-def findings_of(of: Written, keywords: str, case: str = "") -> Iterator[Finding]:
-    """A finding at each of `keywords` (separated by blanks) that a part was made of, or at the place of the part."""
-    wanted = keywords.split()
-    for at, word in [(at, word) for at, word in of if word in wanted] or [(of[0][0] if of else "", wanted[0])]:
-        yield Finding(at.partition(MEANT)[0], word, case)
-
-
-def has_spellings(part: Literals) -> bool:
-    """Whether JSON has more than one spelling for a listed value: not for null and the booleans."""
-    return any(type_of(json.loads(value)) not in ("null", "boolean") for value in part.values)
-
-
-# What no value satisfies.
-
-
-def productive(nodes: dict[Key, Node]) -> frozenset[Key]:
-    """The nodes that some finite value satisfies: the least fixed point."""
-    alive: set[Key] = set()
-    users: dict[Key, list[Key]] = {}
-    for key, node in nodes.items():
-        for below in _below(node):
-            users.setdefault(below, []).append(key)
-    waiting = list(nodes)
-    while waiting:
-        key = waiting.pop()
-        if key not in alive and _lives(nodes[key], alive):
-            alive.add(key)
-            waiting.extend(user for user in users.get(key, ()) if user not in alive)
-    return frozenset(alive)
-
-
-def _below(node: Node) -> Iterator[Key]:
-    yield from node.either
-    for part in node.parts:
-        yield from children(part)
-
-
-def children(part: Part) -> Iterator[Key]:
-    """The nodes of the values inside a value."""
-    if isinstance(part, Array):
-        yield from part.prefix
-        if part.rest is not None:
-            yield part.rest
-    elif isinstance(part, Object):
-        yield from (key for _, key in part.declared if key is not None)
-        yield from (key for _, key in part.patterns if key is not None)
-        if part.rest is not None:
-            yield part.rest
-
-
-def _lives(node: Node, alive: set[Key]) -> bool:
-    return any(key in alive for key in node.either) or any(lives(part, alive) for part in node.parts)
-
-
-def lives(part: Part, alive: set[Key] | frozenset[Key]) -> bool:
-    """Whether a value of this part exists, given the nodes that have one."""
-    if isinstance(part, Array):
-        needed = list(part.prefix[: part.least])
-        if part.least > len(part.prefix):
-            if part.rest is None:
-                return False
-            needed.append(part.rest)
-        return all(key in alive for key in needed)
-    if isinstance(part, Object):
-        if not all(key is not None and key in alive for name, key in part.declared if name in part.required):
-            return False
-        more = any(key in alive for _, key in part.patterns) or (part.rest is not None and part.rest in alive)
-        return more or sum(key in alive for _, key in part.declared if key is not None) >= part.least
-    return True
-
-
-def disjoint(graph: Graph, left: Key, right: Key, depth: int = 3) -> bool:
-    """Whether two nodes provably have no value in common."""
-    if not depth or left == right:
-        return False
-    return all(_apart(graph, a, b, depth) for a in graph.parts(left) for b in graph.parts(right))
-
-
-def _apart(graph: Graph, a: Part, b: Part, depth: int) -> bool:
-    if "any" in (a.kind, b.kind):
-        return False
-    if isinstance(a, Literals) and isinstance(b, Literals):
-        return not any(_same(json.loads(x), json.loads(y)) for x in a.values for y in b.values)
-    if isinstance(a, Literals) or isinstance(b, Literals):
-        listed, other = (a, b) if isinstance(a, Literals) else (b, a)
-        assert isinstance(listed, Literals)
-        return all(type_of(json.loads(value)) != _broad(other.kind) for value in listed.values)
-    if _broad(a.kind) != _broad(b.kind):
-        return True
-    if isinstance(a, Object) and isinstance(b, Object):
-        return (
-            _lacks(a, b)
-            or _lacks(b, a)
-            or any(
-                x is not None and y is not None and disjoint(graph, x, y, depth - 1)
-                for name, x in a.declared
-                if name in a.required & b.required
-                for y in [dict(b.declared)[name]]
-            )
-        )
-    if isinstance(a, Number) and isinstance(b, Number):
-        return _below_of(a, b) or _below_of(b, a)
-    return False
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Equality of JSON values: true is not 1."""
-    if isinstance(a, bool) or isinstance(b, bool):
-        return a is b
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
-    return bool(a == b)
-
-
-def _lacks(a: Object, b: Object) -> bool:
-    """Whether `a` requires a key that `b` forbids."""
-    allowed = dict(b.declared)
-    closed = b.rest is None and all(key is None for _, key in b.patterns)
-    return any(allowed[name] is None if name in allowed else closed for name in a.required)
-
-
-def _below_of(a: Number, b: Number) -> bool:
-    if a.high is None or b.low is None:
-        return False
-    return a.high[0] < b.low[0] or (a.high[0] == b.low[0] and (a.high[1] or b.low[1]))
-
-
-def _broad(kind: str) -> str:
-    return "number" if kind == "integer" else kind
-
-
-def type_of(value: Any) -> str:
-    """The JSON type of a Python value, numbers taken together."""
-    if value is None:
-        return "null"
-    for kind, types in (("boolean", bool), ("number", (int, float)), ("string", str), ("array", list)):
-        if isinstance(value, types):
-            return kind
-    return "object"

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from smc.constraints.schema_normal import ANY, Array, Graph, Key, Literals, Number, Object, Part, Simple, String, lives
+from smc.constraints.schema_graph import ANY, Array, Graph, Key, Literals, Number, Object, Part, Simple, String
+from smc.constraints.schema_values import lives
 
 
 class SchemaWriter:

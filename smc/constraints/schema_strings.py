@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from smc.constraints.ecma_regex import (
+from smc.constraints.regex_tree import (
     ANYTHING,
     Alt,
     Anchor,

@@ -92,6 +92,7 @@ ROWS: tuple[Row, ...] = (
     *_wider("xgrammar", "additionalProperties", "size", "a declared key written late, with the value of any other key"),
     # llguidance
     *_spelling("llguidance", "type", "string", "escapes as \\uXXXX where they are optional"),
+    *_wider("llguidance", _BOUNDS, "size", "numbers beyond a bound of more than 2^53"),
     *_wider("llguidance", "minProperties maxProperties", "optional", "objects with fewer or more members"),
 )
 

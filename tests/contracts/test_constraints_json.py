@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pydantic
@@ -12,8 +12,11 @@ import pytest
 from constraint_tools import BYTES, STOPS, allowed_ids, spell
 
 from smc.constraints import JSONSchema
+from smc.constraints.json_schema import Whitespace
 from smc.constraints.json_validator import read_json
 from smc.constraints.xgrammar_engine import XGrammarConstraint
+
+ENGINES: tuple[Literal["xgrammar", "llguidance"], ...] = ("xgrammar", "llguidance")
 
 POINT = {
     "type": "object",
@@ -177,3 +180,11 @@ def test_strings_take_escapes_and_utf8() -> None:
     rows = spell(compiled.start(), '"\\u00e9\u00e9\\"')
     assert not allowed_ids(rows, BYTES) & set(STOPS)
     assert allowed_ids(spell(rows, '"'), BYTES) == set(STOPS)
+
+
+@pytest.mark.parametrize("layout", ["compact", "bounded", "free"])
+def test_both_engines_lay_out_json_alike(layout: Whitespace) -> None:
+    texts = ('{"x":1,"tags":[]}', '{ "x": 1 , "tags": [ "a" ] }', '{   "x":1,"tags":[]}', ' {"x":1,"tags":[]}')
+    ours, theirs = (JSONSchema(POINT, whitespace=layout, engine=engine).compile(BYTES) for engine in ENGINES)
+    for text in texts:
+        assert ours.generates(text.encode()) == theirs.generates(text.encode()), text  # type: ignore[attr-defined]

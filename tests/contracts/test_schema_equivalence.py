@@ -16,7 +16,7 @@ from smc.constraints import JSONSchema
 from smc.errors import EmptyLanguageError
 
 QUICK = settings(
-    max_examples=150,
+    max_examples=120,
     derandomize=True,
     deadline=None,
     database=None,
@@ -199,7 +199,7 @@ PLAIN: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("schema", PLAIN, ids=json.dumps)
-@settings(QUICK, max_examples=40)
+@settings(QUICK, max_examples=15)
 @given(st.data())
 def test_instances_of_a_schema_can_be_written(schema: dict[str, Any], data: st.DataObject) -> None:
     value = data.draw(from_schema(schema))
