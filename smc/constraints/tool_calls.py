@@ -56,6 +56,7 @@ class ToolCalls(Assembly):
         after: what may follow the last call: "text" (prose) or "end" (nothing).
         whitespace: between the elements of a call, as in :class:`JSONSchema`; the same also inside `begin` and `end`.
         keys: how the two members of a call are named.
+        closed: whether objects and arrays of the parameters that do not say so are closed, as in :class:`JSONSchema`.
 
     The validator reads the calls: names and order of the two members as given, arguments valid under the tool's schema by
     :meth:`JSONSchema.is_valid`, no trigger in prose, as many calls as allowed.
@@ -87,6 +88,7 @@ class ToolCalls(Assembly):
         after: After = "text",
         whitespace: Whitespace = "bounded",
         keys: tuple[str, str] = ("name", "arguments"),
+        closed: bool = False,
     ) -> None:
         one_of("whitespace", whitespace, _SPACE)
         one_of("after", after, ["text", "end"])
@@ -98,7 +100,7 @@ class ToolCalls(Assembly):
                 f"ToolCalls cannot use begin={begin!r}: it overlaps itself, so it could begin in two places at once. "
                 "Choose another, by adding a line break for example."
             )
-        read = tuple(_tool(tool, place, whitespace) for place, tool in enumerate(tools))
+        read = tuple(_tool(tool, place, whitespace, closed) for place, tool in enumerate(tools))
         if not read:
             raise EmptyLanguageError(
                 "ToolCalls has no tools: give at least one, as {'name': ..., 'parameters': schema}."
@@ -236,7 +238,7 @@ class _Reader:
             self.at += 1
 
 
-def _tool(tool: object, place: int, whitespace: Whitespace) -> Tool:
+def _tool(tool: object, place: int, whitespace: Whitespace, closed: bool) -> Tool:
     function = tool.get("function", tool) if isinstance(tool, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(name, str) or not name:
@@ -252,7 +254,7 @@ def _tool(tool: object, place: int, whitespace: Whitespace) -> Tool:
             "{'type': 'object', 'properties': {...}}."
         )
     try:
-        return Tool(name, JSONSchema({"type": "object", **parameters}, whitespace=whitespace))
+        return Tool(name, JSONSchema({"type": "object", **parameters}, whitespace=whitespace, closed=closed))
     except ConstraintError as error:
         raise type(error)(f"The parameters of the tool {name!r}: {error}") from None
 

@@ -261,3 +261,12 @@ def test_tool_calls_are_values() -> None:
     assert hash(ToolCalls(TOOLS)) == hash(ToolCalls(TOOLS))
     assert ToolCalls(TOOLS) != ToolCalls(TOOLS, required=True)
     assert ToolCalls([WEATHER]).tools[0].arguments == JSONSchema(WEATHER["parameters"])
+
+
+@pytest.mark.parametrize(("closed", "held"), [(False, True), (True, False)])
+def test_parameters_are_open_unless_closed(closed: bool, held: bool) -> None:
+    tools = ToolCalls([WEATHER], closed=closed, whitespace="compact")
+    compiled = tools.compile(TOKENS)
+    extra = b'<tool_call>{"name":"weather","arguments":{"city":"a","wind":1}}</tool_call>'
+    assert compiled.accepts(extra) is held
+    assert compiled.generates(extra) is held
