@@ -2,7 +2,8 @@
 
 python -m experiments.bench.tool_calls
 
-On the first prompts of the task `tools`, where the model may call one of several tools or answer in prose: the posterior
+On prompts of the task `tools`, where the model may call one of several tools or answer in prose (the first prompt of each
+set of tools, if it is not long): the posterior
 probability of calling by SMC, beside an independent estimate (unconstrained samples, of which those in the language are
 kept), and what local masking does. Writes results/bench/tool_calls.json and tool_calls.md, prompt by prompt.
 """
@@ -18,7 +19,8 @@ import numpy as np
 from scipy import stats
 from tqdm import tqdm
 
-from experiments.tasks import Instance, build_task
+from experiments.tasks import Instance
+from experiments.tasks.tools import load, prompt, to_instance
 from smc import Everything, HFModel, SMCResult, SMCSampler, ToolCalls, baselines
 from smc.constraints.xgrammar_engine import XGrammarConstraint
 from smc.resampling import log_sum_exp
@@ -27,6 +29,10 @@ PARTICLES, RUNS = 32, 3
 """Particles of one SMC run, and independent runs of them."""
 SAMPLES, BATCH = 128, 64
 """Unconstrained samples, and how many are drawn at a time."""
+LOCAL = 32
+"""Samples of local masking."""
+LONGEST = 800
+"""Tokens of a prompt."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ def measure(model: HFModel, instance: Instance, max_tokens: int) -> Row:
     # in the language as the mask has it (compact, no control tokens) and valid: what SMC conditions on
     kept = [s for s in drawn if not control & {*s.tokens} and language.generates(s.data) and language.accepts(s.data)]
     local = baselines.local_masking(
-        model, constraint, instance.prompt, n_particles=BATCH, max_tokens=max_tokens, seed=2000
+        model, constraint, instance.prompt, n_particles=LOCAL, max_tokens=max_tokens, seed=2000
     )
     mass = np.array([[log_sum_exp(np.array([s.log_mass for s in r.sequences])), r.log_censored_mass] for r in runs])
     finished, censored = np.exp(mass).sum(axis=0)
@@ -132,6 +138,18 @@ def measure(model: HFModel, instance: Instance, max_tokens: int) -> Row:
     )
 
 
+def chosen(model: HFModel, count: int) -> list[Instance]:
+    """The first prompt of each set of tools, long ones left out."""
+    found: dict[tuple[str, ...], Instance] = {}
+    for entry in load().values():
+        names = tuple(function["name"] for function in entry.functions)
+        if names not in found and len(model.encode(prompt(entry.functions, entry.question))) <= LONGEST:
+            found[names] = to_instance(entry)
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
 def page(rows: list[Row], max_tokens: int) -> str:
     """The measurements as Markdown."""
     lines = [
@@ -145,15 +163,18 @@ def page(rows: list[Row], max_tokens: int) -> str:
             f"| {r.z:+.1f} | {r.local:.3f} | {r.log_evidence:.2f} | {r.censored:.0%} |"
         )
     chi2 = sum(r.z**2 for r in rows)
+    expected = sum(r.posterior * r.kept for r in rows)
+    spread = float(np.sqrt(sum(r.kept**2 * (r.error**2 + r.share_error**2) for r in rows if r.kept)))
     verdict = (
-        f"Sum of squared differences {chi2:.1f} on {len(rows)} prompts: p = {stats.chi2.sf(chi2, len(rows)):.2f} if both "
-        "estimate the same."
+        f"All prompts together: {sum(r.calls for r in rows)} calls among {sum(r.kept for r in rows)} valid unconstrained samples, "
+        f"where the posteriors expect {expected:.1f} ± {spread:.1f}. Sum of squared differences {chi2:.1f} on {len(rows)} "
+        f"prompts: p = {stats.chi2.sf(chi2, len(rows)):.2f} if both estimate the same."
     )
     return (
         "# The probability of calling a tool\n\n"
         f"SmolLM2-135M-Instruct in float32, task `tools` (several tools, or prose), at most {max_tokens} tokens; conditional on "
         f"ending within them. SMC: `sample`, {RUNS} runs of {PARTICLES} particles, jackknife error over runs. Unconstrained: "
-        f"{SAMPLES} samples, those in the language kept, binomial error. Local masking: {BATCH} samples.\n\n"
+        f"{SAMPLES} samples, those in the language kept, binomial error. Local masking: {LOCAL} samples.\n\n"
         f"Made by `python -m experiments.bench.tool_calls`.\n\n" + "\n".join(lines) + f"\n\n{verdict}\n"
     )
 
@@ -168,7 +189,7 @@ def main() -> None:
     model = HFModel.load("smollm2-135m")
     options.out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
-    for instance in tqdm(build_task("tools").instances(options.prompts), unit="prompt"):
+    for instance in tqdm(chosen(model, options.prompts), unit="prompt"):
         rows.append(measure(model, instance, options.max_tokens))
         (options.out / "tool_calls.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
         (options.out / "tool_calls.md").write_text(page(rows, options.max_tokens))
