@@ -3,7 +3,7 @@
 python -m experiments.bench.tool_calls
 
 On prompts of the task `tools`, where the model may call one of several tools or answer in prose (the first prompt of each
-set of tools, if it is not long): the posterior
+set of tools, the shortest of them): the posterior
 probability of calling by SMC, beside an independent estimate (unconstrained samples, of which those in the language are
 kept), and what local masking does. Writes results/bench/tool_calls.json and tool_calls.md, prompt by prompt.
 """
@@ -20,7 +20,7 @@ from scipy import stats
 from tqdm import tqdm
 
 from experiments.tasks import Instance
-from experiments.tasks.tools import load, prompt, to_instance
+from experiments.tasks.tools import Entry, load, prompt, to_instance
 from smc import Everything, HFModel, SMCResult, SMCSampler, ToolCalls, baselines
 from smc.constraints.xgrammar_engine import XGrammarConstraint
 from smc.resampling import log_sum_exp
@@ -31,8 +31,6 @@ SAMPLES, BATCH = 128, 64
 """Unconstrained samples, and how many are drawn at a time."""
 LOCAL = 32
 """Samples of local masking."""
-LONGEST = 800
-"""Tokens of a prompt."""
 
 
 @dataclass(frozen=True)
@@ -139,15 +137,12 @@ def measure(model: HFModel, instance: Instance, max_tokens: int) -> Row:
 
 
 def chosen(model: HFModel, count: int) -> list[Instance]:
-    """The first prompt of each set of tools, long ones left out."""
-    found: dict[tuple[str, ...], Instance] = {}
+    """The first prompt of each set of tools, and of these the shortest."""
+    first: dict[tuple[str, ...], Entry] = {}
     for entry in load().values():
-        names = tuple(function["name"] for function in entry.functions)
-        if names not in found and len(model.encode(prompt(entry.functions, entry.question))) <= LONGEST:
-            found[names] = to_instance(entry)
-        if len(found) == count:
-            break
-    return list(found.values())
+        first.setdefault(tuple(function["name"] for function in entry.functions), entry)
+    length = {entry.id: len(model.encode(prompt(entry.functions, entry.question))) for entry in first.values()}
+    return [to_instance(entry) for entry in sorted(first.values(), key=lambda entry: length[entry.id])[:count]]
 
 
 def page(rows: list[Row], max_tokens: int) -> str:
@@ -182,8 +177,8 @@ def page(rows: list[Row], max_tokens: int) -> str:
 def main() -> None:
     """Measure, print and store after every prompt."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--prompts", type=int, default=10, help="how many prompts, from the first (default 10)")
-    parser.add_argument("--max-tokens", type=int, default=64, help="tokens before the stop (default 64)")
+    parser.add_argument("--prompts", type=int, default=10, help="how many prompts (default 10)")
+    parser.add_argument("--max-tokens", type=int, default=48, help="tokens before the stop (default 48)")
     parser.add_argument("--out", type=Path, default=Path("results/bench"), help="folder for the files")
     options = parser.parse_args()
     model = HFModel.load("smollm2-135m")
