@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from smc.errors import function_of
 from smc.potentials import CountingRows, Potential, PotentialRows
+from smc.potentials.failures import Failure, PotentialError, excerpt
 from smc.vocabulary import Vocabulary, to_text
 
 
@@ -26,10 +28,16 @@ class AtBoundaries:
     Attributes:
         potential: the critic.
         at: whether the text of a prefix ends at a boundary; called once for each row, so it should be cheap.
+
+    Raises:
+        OptionError: an `at` that is no function. PotentialError: in a run, an `at` that fails on a text.
     """
 
     potential: Potential
     at: Callable[[str], bool]
+
+    def __post_init__(self) -> None:
+        function_of("at", self.at, "a text")
 
     @property
     def log_bound(self) -> float:
@@ -48,11 +56,20 @@ class AtBoundaries:
         self, vocabulary: Vocabulary, inner: PotentialRows, texts: tuple[bytes, ...], carried: np.ndarray
     ) -> _BoundaryRows:
         """Rows that carry a value each; those at a boundary ask for a new one."""
-        fresh = np.flatnonzero([self.at(to_text(text)) for text in texts])
+        fresh = np.flatnonzero([self._is_boundary(to_text(text)) for text in texts])
         if len(fresh):
             carried = carried.copy()
             carried[fresh] = inner.fork(fresh).log_prefix
         return _BoundaryRows(self, vocabulary, inner, texts, carried)
+
+    def _is_boundary(self, text: str) -> bool:
+        try:
+            return bool(self.at(text))
+        except Exception as error:
+            raise PotentialError(
+                f"The `at` of AtBoundaries {Failure.of(error).reason}, for the text {excerpt(text)}. Correct it: it is asked "
+                "about every beginning of a text, the empty one among them."
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ class CanonicalTokens:
 
     log_bound = 0.0
     boolean = True
+    healable = False  # it judges tokens, and under token healing the first one begins before the text
 
     def __post_init__(self) -> None:
         if isinstance(self.tokenizer, HFModel):

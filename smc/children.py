@@ -60,8 +60,9 @@ class Children:
         Args:
             check: tells whether a row may go on by a token id.
         """
-        everything = pack(vocabulary.maskable[None]).expand(len(log_probs), -1)
         stop, width = vocabulary.stop_ids[0], len(vocabulary)
+        # control tokens too: a constraint may have spelled one out, and the others it refuses
+        everything = pack(np.ones((1, width), dtype=bool)).expand(len(log_probs), -1)
         children = Children.of(log_probs, everything, vocabulary)
         return replace(children, check=lambda row, column: check(row, stop if column == width else column))
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from smc.constraints import EBNF, GBNF, Constraint, JSONSchema, Lark, Regex
 from smc.constraints.crosscheck import Engine, crosscheck
 from smc.errors import OptionError, SMCError
+from smc.vocabulary import to_bytes
 
 _GRAMMARS: dict[str, Callable[..., Constraint]] = {"ebnf": EBNF, "gbnf": GBNF, "lark": Lark}
 
@@ -58,6 +59,8 @@ def _constraint(options: argparse.Namespace) -> Callable[[Engine], Constraint]:
     for dialect, grammar in _GRAMMARS.items():
         if (source := getattr(options, dialect)) is not None:
             text = _read(source)
+            if "::=" not in text and dialect != "lark":
+                raise OptionError(f"{source} holds no rule `name ::= ...`, so it is no grammar in {dialect}.")
             return lambda engine: grammar(text, engine=engine)
     schema = _read(options.schema)
     return lambda engine: JSONSchema(schema, whitespace=options.whitespace, engine=engine)
@@ -77,6 +80,12 @@ def _unquoted(line: str, number: int, source: str) -> str:
         raise OptionError(f"Line {number} of {source} is not a JSON string: {error}. Or leave out --quoted.") from None
     if not isinstance(text, str):
         raise OptionError(f"Line {number} of {source} is {type(text).__name__} and not a JSON string.")
+    try:
+        to_bytes(text)
+    except UnicodeEncodeError as error:
+        raise OptionError(
+            f"Line {number} of {source} holds the lone surrogate {text[error.start]!r}, which no UTF-8 text can hold: remove it."
+        ) from None
     return text
 
 

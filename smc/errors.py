@@ -48,6 +48,12 @@ def one_of(option: str, value: Any, choices: Iterable[str]) -> str:
     return str(value)
 
 
+def function_of(option: str, value: Any, argument: str) -> None:
+    """Raise an OptionError unless `value` can be called; `argument` says with what, as in "a text"."""
+    if not callable(value):
+        raise OptionError(f"{option} must be a function of {argument}, not {value!r}.")
+
+
 def at_least(option: str, value: Any, least: int) -> int:
     """A whole number of at least `least`, or an OptionError."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:

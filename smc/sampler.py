@@ -125,7 +125,8 @@ class SMCSampler:
         token_healing: take the last tokens of a prompt back to the text s that they spell, where a token could run from
             the prompt into the continuation, and spell s again. With x the prompt that is left, the target is p(y | x)
             on the token sequences of s·L and log_evidence is log p(s·L | x); texts and potentials are without s, tokens
-            (which `max_tokens` counts) with it. Chat messages end whole and stay as they are (:mod:`smc.healing`).
+            (which `max_tokens` counts) with it, so a ModelCritic scores the text in its own tokens. Chat messages end
+            whole and stay as they are (:mod:`smc.healing`).
 
     Raises:
         OptionError: an option value that does not exist or does not go with another.
@@ -156,8 +157,9 @@ class SMCSampler:
         strict_language: bool = False,
         token_healing: bool = False,
     ):
-        self.model, self.constraint, self.potentials = model, constraint, checked_potentials(potentials)
+        self.model, self.constraint = model, constraint
         self.strict_language, self.token_healing = bool(strict_language), bool(token_healing)
+        self.potentials = self._checked(potentials)
         self._compiled = self._enforced(constraint)
         self.n_particles = at_least("n_particles", n_particles, 1)
         self.max_tokens = at_least("max_tokens", max_tokens, 1)
@@ -442,8 +444,17 @@ class SMCSampler:
         if job.constraint is not None:
             other.constraint, other._compiled = job.constraint, self._enforced(job.constraint)
         if job.potentials is not None:
-            other.potentials = checked_potentials(job.potentials)
+            other.potentials = self._checked(job.potentials)
         return other
+
+    def _checked(self, potentials: Sequence[Potential]) -> tuple[Potential, ...]:
+        checked = checked_potentials(potentials)
+        alien = [type(p).__name__ for p in checked if not getattr(p, "healable", True)]
+        if self.token_healing and alien:
+            raise OptionError(
+                f"{alien[0]} cannot judge a run with token_healing, under which the text begins inside a token. Leave one of them out."
+            )
+        return checked
 
     def _end(
         self, state: State, children: Children, log_kept: np.ndarray, offspring: Offspring

@@ -16,6 +16,7 @@ import xgrammar as xgr
 from smc.constraints.base import CompiledConstraint, Constraint
 from smc.constraints.caching import CompileOnce, per_vocabulary
 from smc.constraints.json_schema import JSONSchema
+from smc.constraints.validated import PrefixCheck, validated
 from smc.constraints.xgrammar_engine import ENGINE, compile_grammar
 from smc.errors import ConstraintError
 from smc.vocabulary import Vocabulary, byte_vocabulary, to_bytes, to_text
@@ -124,12 +125,15 @@ class Assembly(CompileOnce):
         )
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        spoken = _spoken_control_tokens(self.fixed_texts, vocabulary, self._named)
-        if spoken:
-            vocabulary = per_vocabulary(vocabulary, f"with text {spoken}", lambda v: v.with_text(spoken))
-        return compile_grammar(
+        vocabulary = spoken(self.fixed_texts, vocabulary, self._named)
+        compiled = compile_grammar(
             vocabulary, self._named, self.grammar, lambda data: self.holds(to_text(data)), located=False
         )
+        return validated(compiled, vocabulary, self.prefix_check())
+
+    def prefix_check(self) -> PrefixCheck[Any] | None:
+        """What refuses a text before its end; None where that is left to the validator of finished texts."""
+        return None
 
 
 def checked_part(part: object, of: str) -> Constraint:
@@ -159,8 +163,24 @@ def reader(part: Constraint) -> Callable[[str], bool]:
 
 
 def texts_of(part: object) -> tuple[str, ...]:
-    """The fixed texts inside a part."""
-    return part.fixed_texts if isinstance(part, Assembly) else ()
+    """The fixed texts inside a part, if it is made of parts."""
+    texts: tuple[str, ...] = getattr(part, "fixed_texts", ())
+    return texts
+
+
+def spoken(texts: Sequence[str], vocabulary: Vocabulary, what: str) -> Vocabulary:
+    """The vocabulary in which the control tokens that `texts` spell out are text.
+
+    Args:
+        what: names the constraint in errors.
+
+    Raises:
+        ConstraintError: a fixed text spells a stop token, which can only ever end the text.
+    """
+    control = _spoken_control_tokens(texts, vocabulary, what)
+    if not control:
+        return vocabulary
+    return per_vocabulary(vocabulary, f"with text {control}", lambda v: v.with_text(control))
 
 
 def _spoken_control_tokens(texts: Sequence[str], vocabulary: Vocabulary, what: str) -> tuple[int, ...]:

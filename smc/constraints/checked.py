@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ import torch
 from smc.constraints.base import pack
 from smc.constraints.caching import CompileOnce
 from smc.errors import ConstraintError, EmptyLanguageError
+from smc.potentials.failures import Failure, excerpt
 from smc.vocabulary import Vocabulary, to_text
 
 
@@ -29,7 +31,7 @@ class Checked(CompileOnce):
         complete: whether a text is in the language.
 
     Raises:
-        ConstraintError: not two functions.
+        ConstraintError: not two functions; on `compile` and in a run, one that fails on a text (the message shows it).
         EmptyLanguageError: on `compile`, `prefix` refuses the empty text.
     """
 
@@ -45,12 +47,27 @@ class Checked(CompileOnce):
         return "checks"
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledChecked:
-        if not self.prefix(""):
+        if not asked(self, "prefix", ""):
             raise EmptyLanguageError(
                 "The `prefix` function of Checked refuses the empty text, so no text can be in the language. It must "
                 "return True for every beginning of a text."
             )
         return CompiledChecked(self, vocabulary)
+
+
+def asked(language: Checked, question: Literal["prefix", "complete"], text: str) -> bool:
+    """What one of the two functions says of a text.
+
+    Raises:
+        ConstraintError: it fails.
+    """
+    try:
+        return bool(getattr(language, question)(text))
+    except Exception as error:
+        raise ConstraintError(
+            f"The `{question}` function of Checked {Failure.of(error).reason}, for the text {excerpt(text)}. Correct it: it must "
+            "return True or False for every text."
+        ) from error
 
 
 class CompiledChecked:
@@ -68,7 +85,7 @@ class CompiledChecked:
 
     def accepts(self, data: bytes) -> bool:
         """Whether `complete` accepts `data`."""
-        return bool(self._language.complete(to_text(data)))
+        return asked(self._language, "complete", to_text(data))
 
     def may_follow(self, text: bytes, token: int) -> bool:
         """Whether `token` may come after `text`; special tokens never."""
@@ -76,7 +93,7 @@ class CompiledChecked:
             return self.accepts(text)
         if not self._vocabulary.spelling[token]:
             return False
-        return bool(self._language.prefix(to_text(text + self._vocabulary.tokens[token])))
+        return asked(self._language, "prefix", to_text(text + self._vocabulary.tokens[token]))
 
     def mask(self, text: bytes) -> np.ndarray:
         """[V] bool, by asking about every token."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 import torch
 
-from smc.constraints.base import CompiledConstraint, Constraint, ConstraintRows
+from smc.constraints.assembly import spoken, texts_of
+from smc.constraints.base import CheckableRows, CompiledConstraint, Constraint, ConstraintRows, checker
 from smc.constraints.caching import CompileOnce
 from smc.constraints.notes import LanguageNote, language_of, located
 from smc.constraints.refusals import refused, refuses
@@ -34,9 +36,9 @@ class Intersection(CompileOnce):
         if not parts:
             raise ConstraintError("Intersection has no parts: give at least one constraint.")
         for part in parts:
-            if not isinstance(part, Constraint):
+            if isinstance(part, type) or not isinstance(part, Constraint):
                 raise ConstraintError(
-                    f"Intersection takes constraints, not {type(part).__name__}: wrap it, as in Regex(...) or JSONSchema(...)."
+                    f"Intersection takes constraints one by one, as in Intersection(Regex(...), JSONSchema(...)), not {part!r}."
                 )
         object.__setattr__(self, "parts", parts)
 
@@ -50,9 +52,18 @@ class Intersection(CompileOnce):
         parts = enumerate(self.parts)
         return tuple(note for i, part in parts for note in located(language_of(part).notes, f"part {i}"))
 
+    @property
+    def fixed_texts(self) -> tuple[str, ...]:
+        """All texts that are spelled out in the parts."""
+        return tuple(text for part in self.parts for text in texts_of(part))
+
     def _compile(self, vocabulary: Vocabulary) -> CompiledIntersection:
+        # a control token that one part spells out is text to all of them
+        vocabulary = spoken(self.fixed_texts, vocabulary, "The Intersection")
         compiled = CompiledIntersection(tuple(part.compile(vocabulary) for part in self.parts))
-        if not compiled.start().allowed.any():
+        rows = compiled.start()
+        # a part that can only be asked would be asked about the whole vocabulary
+        if not isinstance(rows, CheckableRows) and not rows.allowed.any():
             raise EmptyLanguageError(
                 "No first token suits all parts of the Intersection, so no text can be in all of them: "
                 "check them one by one against a text that should be allowed."
@@ -68,11 +79,18 @@ class CompiledIntersection:
 
     def start(self) -> IntersectionRows:
         """One row: the empty prefix."""
-        return IntersectionRows(tuple(part.start() for part in self.parts))
+        return side_by_side(part.start() for part in self.parts)
 
     def accepts(self, data: bytes) -> bool:
         """Whether every part accepts `data`."""
         return all(part.accepts(data) for part in self.parts)
+
+
+def side_by_side(parts: Iterable[ConstraintRows]) -> IntersectionRows:
+    """The rows of each part as rows of the intersection, which can be asked about one token if some part can."""
+    parts = tuple(parts)
+    asked = any(isinstance(part, CheckableRows) for part in parts)
+    return CheckedIntersectionRows(parts) if asked else IntersectionRows(parts)
 
 
 class IntersectionRows:
@@ -100,8 +118,25 @@ class IntersectionRows:
 
     def advance(self, parents: np.ndarray, tokens: np.ndarray) -> IntersectionRows:
         """New row i is old row ``parents[i]`` extended by ``tokens[i]``. Consumes these rows."""
-        return IntersectionRows(tuple(part.advance(parents, tokens) for part in self._parts))
+        return side_by_side(part.advance(parents, tokens) for part in self._parts)
 
     def fork(self, rows: np.ndarray) -> IntersectionRows:
         """An independent copy of the given rows. These rows stay usable."""
-        return IntersectionRows(tuple(part.fork(rows) for part in self._parts))
+        return side_by_side(part.fork(rows) for part in self._parts)
+
+
+class CheckedIntersectionRows(IntersectionRows):
+    """The same where some part answers for one token at a time; those that have masks are asked first."""
+
+    @property
+    def checks_per_mask(self) -> int:
+        """The questions of all parts that have to ask for a mask."""
+        return sum(part.checks_per_mask for part in self._parts if isinstance(part, CheckableRows))
+
+    def check(self, row: int, token: int) -> bool:
+        """Whether `token` may come next in every part."""
+        return all(check(row, token) for check in self._checks)
+
+    @cached_property
+    def _checks(self) -> list[Callable[[int, int], bool]]:
+        return [checker(part) for part in sorted(self._parts, key=lambda part: isinstance(part, CheckableRows))]

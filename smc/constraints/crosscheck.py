@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 
 from smc.constraints.base import CompiledConstraint, Constraint, checker
+from smc.constraints.caching import shortened
 from smc.constraints.validated import Validated
-from smc.errors import ConstraintError
+from smc.errors import ConstraintError, OptionError
 from smc.vocabulary import Vocabulary, to_bytes
 
 Engine = Literal["xgrammar", "llguidance"]
@@ -85,6 +86,7 @@ def crosscheck(make: Callable[[Engine], Constraint], texts: Iterable[str]) -> Cr
 
     Raises:
         ConstraintError: both engines refuse the constraint. MissingPackageError: llguidance is not installed.
+        OptionError: a text with another lone surrogate, which stands for no bytes.
     """
     compiled: dict[str, CompiledConstraint] = {}
     refusals: dict[str, str] = {}
@@ -98,10 +100,19 @@ def crosscheck(make: Callable[[Engine], Constraint], texts: Iterable[str]) -> Cr
     validator = next(iter(compiled.values())).accepts
     verdicts = []
     for text in texts:
-        data = to_bytes(text)
+        data = _spelled(text)
         said = {engine: leads_through(constraint, data) for engine, constraint in compiled.items()}
         verdicts.append(Verdict(text, said.get("xgrammar"), said.get("llguidance"), validator(data)))
     return CrossCheck(tuple(verdicts), refusals)
+
+
+def _spelled(text: str) -> bytes:
+    try:
+        return to_bytes(text)
+    except UnicodeEncodeError as error:
+        raise OptionError(
+            f"The text {shortened(text)!r} holds the lone surrogate {text[error.start]!r}, which no UTF-8 text can hold: remove it."
+        ) from None
 
 
 def leads_through(compiled: CompiledConstraint, data: bytes) -> bool:

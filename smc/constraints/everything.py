@@ -9,6 +9,7 @@ import torch
 
 from smc.constraints.base import CompiledConstraint, Constraint, pack
 from smc.constraints.caching import CompileOnce
+from smc.errors import ConstraintError
 from smc.vocabulary import Vocabulary
 
 
@@ -21,6 +22,12 @@ class Everything(CompileOnce):
     """
 
     validator: Constraint | None = None
+
+    def __post_init__(self) -> None:
+        if self.validator is not None and (
+            isinstance(self.validator, type) or not isinstance(self.validator, Constraint)
+        ):
+            raise ConstraintError(f"Everything takes a constraint as its validator, not {self.validator!r}.")
 
     @property
     def engine(self) -> str:

@@ -57,8 +57,11 @@ def to_ebnf(text: str) -> str:
 
 
 def rule_name(name: str) -> str:
-    """A rule's name in xgrammar's dialect, where none begins with a digit or a dash."""
-    return name if name[0].isalpha() or name[0] == "_" else f"_{name}"
+    """A rule's name in xgrammar's dialect, where none begins with a digit or a dash.
+
+    ``1a`` becomes ``_1a``, and so that no two names become one, ``_1a`` becomes ``__1a`` and so on.
+    """
+    return f"_{name}" if name.lstrip("_")[:1] in tuple("0123456789-") else name
 
 
 def _tokens(text: str) -> Iterator[_Token]:

@@ -11,6 +11,8 @@ from functools import lru_cache
 
 import regex  # type: ignore[import-untyped]
 
+from smc.constraints.caching import shortened
+from smc.constraints.nesting import readable
 from smc.errors import ConstraintError
 
 PATTERN_SECONDS = 1.0
@@ -65,7 +67,8 @@ def compiled(pattern: str) -> regex.Pattern[str]:
         ConstraintError: it is not a regular expression.
     """
     try:
-        return regex.compile(in_python(pattern))
+        with readable(f"The pattern {shortened(pattern)!r}"):
+            return regex.compile(in_python(pattern))
     except (regex.error, OverflowError) as error:
         raise ConstraintError(f"The pattern {pattern!r} is not a regular expression: {error}.") from None
 

@@ -218,8 +218,12 @@ def finish(reading: Reading) -> tuple[Reading, tuple[Closed, ...]]:
     """The reading at the end of the text: a number at the root closes here, and what is still open is broken."""
     if reading.wants == NUMBER and reading.container is None:
         return advance(reading, b" ")
-    complete = reading.wants == NEXT and reading.container is None
-    return (reading if complete else BROKEN), ()
+    return (reading if closed(reading) else BROKEN), ()
+
+
+def closed(reading: Reading) -> bool:
+    """Whether a whole value has been read, at most blanks after it."""
+    return reading.wants == NEXT and reading.container is None
 
 
 def _scan(wants: str, piece: bytes, at: int, escaped: bool) -> tuple[int, bool, bool]:

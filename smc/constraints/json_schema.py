@@ -14,6 +14,7 @@ from smc.constraints.caching import CompileOnce, shortened
 from smc.constraints.json_formats import checked_formats
 from smc.constraints.json_prefix import PrefixChecker
 from smc.constraints.json_validator import read_json, schema_validator
+from smc.constraints.nesting import readable, too_deep
 from smc.constraints.notes import LanguageNote
 from smc.constraints.schema_audit import AuditEntry, audited, notes
 from smc.constraints.schema_grammar import written
@@ -59,7 +60,8 @@ class JSONSchema(CompileOnce):
             subschema is closed by itself: objects that name different properties exclude one another under ``allOf``.
 
     Raises:
-        ConstraintError: text that is not JSON, or a schema that is not valid (the message names the place).
+        ConstraintError: text that is not JSON, or a schema that is not valid (the message names the place) or is nested
+            too deeply.
         OptionError: an unknown `whitespace` or `engine`.
     """
 
@@ -97,12 +99,14 @@ class JSONSchema(CompileOnce):
     @property
     def rewritten(self) -> Any:
         """The normal form as a JSON Schema (draft 2020-12): the same values, or more where `audit` says "wider"."""
-        return SchemaWriter(self._graph).schema()
+        with readable(self._named):
+            return SchemaWriter(self._graph).schema()
 
     def audit(self) -> tuple[AuditEntry, ...]:
         """Each keyword of the schema where it stands: exact, wider or narrower with this engine."""
         findings = (*self._graph.findings, *self._enforced[1])
-        return audited(self.schema, self.engine, findings, self._document.keywords)
+        with readable(self._named):
+            return audited(self.schema, self.engine, findings, self._document.keywords)
 
     @cached_property
     def notes(self) -> tuple[LanguageNote, ...]:
@@ -111,7 +115,8 @@ class JSONSchema(CompileOnce):
 
     @cached_property
     def _validator(self) -> Any:
-        return schema_validator(self.schema)
+        with readable(self._named):
+            return schema_validator(self.schema)
 
     @cached_property
     def _document(self) -> Document:
@@ -119,7 +124,8 @@ class JSONSchema(CompileOnce):
 
     @cached_property
     def _graph(self) -> Graph:
-        return normalised(self._document, self._validator)
+        with readable(self._named):
+            return normalised(self._document, self._validator)
 
     @cached_property
     def _enforced(self) -> tuple[str, tuple[Finding, ...]]:
@@ -127,11 +133,12 @@ class JSONSchema(CompileOnce):
         if self._graph.root not in self._graph.alive:
             return "", ()
         formats = checked_formats(self._document.draft)
-        if self.engine_name == ENGINE:
-            return written(self._graph, self.whitespace, formats)
-        from smc.constraints.schema_llguidance import for_llguidance
+        with readable(self._named):
+            if self.engine_name == ENGINE:
+                return written(self._graph, self.whitespace, formats)
+            from smc.constraints.schema_llguidance import for_llguidance
 
-        return for_llguidance(self._graph, self.whitespace, formats)
+            return for_llguidance(self._graph, self.whitespace, formats)
 
     def is_valid(self, data: bytes) -> bool:
         """Whether `data` is strict JSON that follows the schema."""
@@ -162,8 +169,20 @@ class JSONSchema(CompileOnce):
 
             read = engine_package().LLMatcher.grammar_from_json_schema
             compiled = compile_llguidance(vocabulary, self._named, lambda: read(self._enforced[0]), self.is_valid)
-        wider = [f"{note.at}/{note.keyword}" for note in self.notes if note.effect == "wider"]
-        return validated(compiled, vocabulary, PrefixChecker(self._validator, wider) if wider else None)
+        return validated(compiled, vocabulary, self.prefix_check())
+
+    def prefix_check(self) -> PrefixChecker | None:
+        """What refuses a text as soon as a closed value breaks the schema; None if the mask lets no such value through."""
+        return self.checker() if self.wider else None
+
+    def checker(self) -> PrefixChecker:
+        """A reader of texts of the schema, which refuses what the mask does not."""
+        return PrefixChecker(self._validator, self.wider)
+
+    @property
+    def wider(self) -> list[str]:
+        """Pointers to the keywords that the mask does not enforce in full."""
+        return [f"{note.at}/{note.keyword}" for note in self.notes if note.effect == "wider"]
 
     @property
     def _named(self) -> str:
@@ -205,6 +224,8 @@ def _canonical(schema: object) -> str:
     elif isinstance(schema, str):
         try:
             schema = json.loads(schema)
+        except RecursionError:
+            raise too_deep("The JSON Schema") from None
         except ValueError as error:
             raise ConstraintError(
                 f"The JSON Schema is not JSON: {error}. Give a dict, a Pydantic model class or the text of a schema "
@@ -217,6 +238,8 @@ def _canonical(schema: object) -> str:
     try:
         text = json.dumps(schema, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text.encode("utf-8")
-    except (TypeError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise too_deep("The JSON Schema") from None
+    except (TypeError, ValueError) as error:
         raise ConstraintError(f"The JSON Schema cannot be written as JSON: {error}. Use plain JSON values.") from None
     return text

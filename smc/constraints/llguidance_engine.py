@@ -185,7 +185,7 @@ def compile_llguidance(
         text = full_masks(grammar())
         matcher = _matcher(tokenizer, text)
         if matcher.is_error():
-            raise _explained(what, matcher.get_error(), located)
+            raise _explained(what, _without_panic(matcher.get_error(), text), located)
         return LLGuidanceConstraint(vocabulary, text, matcher, accepts)
 
     try:
@@ -294,6 +294,20 @@ _REFUSALS = ("NoExtensionBias", "doesn't satisfy the grammar", "parser stopped i
 
 # What the engine says when it sees for itself that nothing can match.
 _NOTHING = re.compile(r"[Uu]nsatisfiable")
+
+
+# Names of special tokens in Lark text; strings, regexes and comments are skipped.
+_SPECIAL = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\\n]|\\.)+/|//[^\n]*|(<[^\s<>"/\[\]]+>)')
+
+
+def _without_panic(error: str, grammar: str) -> str:
+    """The engine's error, or what its panic is about: it has none of the special tokens, and panics when one is named."""
+    if not error.startswith("panic: "):
+        return error
+    named = sorted({match[1] for match in _SPECIAL.finditer(grammar) if match[1]})
+    if named and "removal index" in error:
+        return f"unknown special token {', '.join(named)}"
+    return f"the engine fails on it, by a mistake of its own ({next(iter(error.splitlines())).removeprefix('panic: ')})"
 
 
 def _explained(what: str, error: str, located: bool) -> ConstraintError:

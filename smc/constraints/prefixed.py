@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import xgrammar as xgr
 
@@ -13,6 +14,8 @@ from smc.constraints.checked import Checked
 from smc.constraints.combine import Intersection
 from smc.constraints.finite import FiniteLanguage
 from smc.constraints.notes import LanguageNote, language_of
+from smc.constraints.span_checks import Behind, prefix_check_of
+from smc.constraints.validated import PrefixCheck
 from smc.constraints.xgrammar_engine import ENGINE
 from smc.errors import ConstraintError
 from smc.vocabulary import to_bytes
@@ -59,6 +62,10 @@ class Prefixed(Assembly):
 
     def holds(self, text: str) -> bool:
         return text.startswith(self.text) and reader(self.constraint)(text[len(self.text) :])
+
+    def prefix_check(self) -> PrefixCheck[Any] | None:
+        inner = prefix_check_of(self.constraint)
+        return None if inner is None else Behind(len(to_bytes(self.text)), inner)
 
     @property
     def _named(self) -> str:

@@ -7,6 +7,7 @@ to itself, every step looks fine and no sequence can ever end.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -107,23 +108,28 @@ def characters(negated: bool, bounds: Sequence[int]) -> list[tuple[int, int]]:
     return [*gaps, (begin, LAST_CODE_POINT)] if begin <= LAST_CODE_POINT else gaps
 
 
-def productive(rules: Rules, leaf: Leaf = not_empty, given: Collection[int] = ()) -> set[int]:
-    """The rules from which a finite string can be derived, out of leaves that satisfy `leaf` and of the rules `given`.
+def nothing_granted(user: int, used: int) -> bool:
+    """No rule is taken for productive before it is found to be."""
+    return False
 
-    The textbook fixed point: a rule is productive once its body can be written with productive rules alone.
+
+def productive(rules: Rules, leaf: Leaf = not_empty, granted: Callable[[int, int], bool] = nothing_granted) -> set[int]:
+    """The rules from which a finite string can be derived, out of leaves that satisfy `leaf`.
+
+    The textbook fixed point: a rule is productive once its body can be written with productive rules alone, or with those
+    that it may take for productive: ``granted(user, used)``.
     """
-    found = set(given)
+    found: set[int] = set()
 
-    def derives(expression: int) -> bool:
+    def derives(user: int, expression: int) -> bool:
         kind, operands = rules.expressions[expression]
-        if kind == RULE:
-            return operands[0] in found
         if kind == SEQUENCE:
-            return all(map(derives, operands))
+            return all(derives(user, part) for part in operands)
         if kind == CHOICES:
-            return any(map(derives, operands))
-        if kind == REPEAT:
-            return operands[1] == 0 or operands[0] in found
+            return any(derives(user, part) for part in operands)
+        if kind in (RULE, REPEAT):
+            used = operands[0]
+            return used in found or granted(user, used) or (kind == REPEAT and operands[1] == 0)
         return leaf(kind, operands)
 
     users: list[list[int]] = [[] for _ in rules.bodies]
@@ -133,7 +139,7 @@ def productive(rules: Rules, leaf: Leaf = not_empty, given: Collection[int] = ()
     pending = list(range(len(rules.bodies)))
     while pending:
         rule = pending.pop()
-        if rule not in found and derives(rules.bodies[rule]):
+        if rule not in found and derives(rule, rules.bodies[rule]):
             found.add(rule)
             pending += users[rule]
     return found
@@ -148,9 +154,9 @@ def owners(rules: Rules, written: Mapping[str, str]) -> dict[int, str]:
             are the engine's own.
     """
     owner = {rules.root: written.get(rules.names[rules.root], rules.names[rules.root])}
-    pending = [rules.root]
+    pending = deque([rules.root])
     while pending:
-        rule = pending.pop(0)
+        rule = pending.popleft()
         for used in rules.uses(rule):
             if used not in owner:
                 owner[used] = written.get(rules.names[used], owner[rule])
@@ -162,21 +168,39 @@ def culprits(rules: Rules, unproductive: Collection[int]) -> list[int]:
     """Those of the unproductive rules that would be so even if every rule were productive but those they are mutually
     recursive with: not the ones that merely use a culprit."""
     dead = set(unproductive)
-    reached = {rule: _reached(rules, rule, dead) for rule in dead}
-    found = []
-    for rule in sorted(dead):
-        cycle = {other for other in reached[rule] if rule in reached[other]} | {rule}
-        if rule not in productive(rules, given=dead - cycle):
-            found.append(rule)
-    return found
+    component = components({rule: [used for used in rules.uses(rule) if used in dead] for rule in dead})
+    excused = productive(rules, granted=lambda user, used: component.get(user) != component.get(used))
+    return sorted(dead - excused)
 
 
-def _reached(rules: Rules, start: int, among: Collection[int]) -> set[int]:
-    """The rules `among` which a rule uses, directly or not."""
-    found: set[int] = set()
-    pending = [start]
-    while pending:
-        new = {used for used in rules.uses(pending.pop()) if used in among} - found
-        found |= new
-        pending += new
-    return found
+def components(uses: Mapping[int, Sequence[int]]) -> dict[int, int]:
+    """The strongly connected component of each node, named by one of its nodes; Tarjan (1972), without recursion.
+
+    Args:
+        uses: the successors of each node, all of them nodes too.
+    """
+    component: dict[int, int] = {}
+    order: dict[int, int] = {}  # when each node was first seen
+    low: dict[int, int] = {}  # the earliest node that it is known to lead back to
+    open_nodes: list[int] = []  # seen, and in no component yet
+    for start in uses:
+        path = [] if start in order else [(start, iter(uses[start]))]
+        while path:
+            node, successors = path[-1]
+            if node not in order:
+                order[node] = low[node] = len(order)
+                open_nodes.append(node)
+            for used in successors:
+                if used not in order:
+                    path.append((used, iter(uses[used])))
+                    break
+                if used not in component:
+                    low[node] = min(low[node], order[used])
+            else:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[node])
+                if low[node] == order[node]:
+                    while node not in component:
+                        component[open_nodes.pop()] = node
+    return component

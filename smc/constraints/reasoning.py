@@ -13,8 +13,11 @@ from smc.constraints.base import Constraint
 from smc.constraints.caching import shortened, text_of
 from smc.constraints.notes import LanguageNote, language_of, located
 from smc.constraints.regex import Regex
+from smc.constraints.span_checks import AfterMarker, Behind, prefix_check_of
 from smc.constraints.template import Free, Template
+from smc.constraints.validated import PrefixCheck
 from smc.errors import ConstraintError
+from smc.vocabulary import to_bytes
 
 _GAP = Regex("[ \\n\\r\\t]{0,2}")
 
@@ -81,6 +84,14 @@ class Reasoning(Assembly):
     def format(self, tokens: xgr.TokenizerInfo) -> Format:
         thinking = self._thinking.format(tokens)
         return thinking if self.required else either(thinking, embedded(self.answer, tokens))
+
+    def prefix_check(self) -> PrefixCheck[Any] | None:
+        inner = prefix_check_of(self.answer)
+        begin, end = to_bytes(self.begin), to_bytes(self.end)
+        # not where the answer may come without a thought, nor where `end` could be written in two places at once
+        if inner is None or not self.required or any(end.startswith(end[cut:]) for cut in range(1, len(end))):
+            return None
+        return Behind(len(begin), AfterMarker(end, inner))
 
     def holds(self, text: str) -> bool:
         return self._split(text) is not None

@@ -14,6 +14,7 @@ from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, shortened, text_of
 from smc.constraints.llguidance_engine import ENGINE as LLGUIDANCE
 from smc.constraints.llguidance_engine import compile_llguidance, engine_package
+from smc.constraints.nesting import readable
 from smc.constraints.notes import LanguageNote
 from smc.constraints.regex_rewrite import Respelled, respell
 from smc.constraints.xgrammar_engine import ENGINE, check_readable, compile_grammar
@@ -41,7 +42,7 @@ class Regex(CompileOnce):
         engine: "xgrammar" or "llguidance" (an optional package).
 
     Raises:
-        ConstraintError: a pattern that is no text; on `compile`, one that cannot be read.
+        ConstraintError: a pattern that is no text; on `compile`, one that cannot be read or is nested too deeply.
         OptionError: an unknown engine.
     """
 
@@ -74,7 +75,8 @@ class Regex(CompileOnce):
         return xgr.Grammar.from_regex(self._for_engine)
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        accepts = _full_match(self._respelled.validator if self._respelled else self.pattern)
+        with readable(self._named):
+            accepts = _full_match(self._respelled.validator if self._respelled else self.pattern)
         if self.engine == LLGUIDANCE:
             check_readable(vocabulary, self._named, self.grammar)
             return compile_llguidance(

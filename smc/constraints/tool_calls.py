@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -11,9 +13,12 @@ import xgrammar as xgr
 
 from smc.constraints.assembly import Assembly, Format, either, embedded, fixed, free, pattern, repeated, sequence
 from smc.constraints.caching import shortened, text_of
+from smc.constraints.json_reader import closed
 from smc.constraints.json_schema import JSONSchema, Whitespace
 from smc.constraints.notes import LanguageNote, language_of, located
-from smc.errors import ConstraintError, EmptyLanguageError, one_of
+from smc.constraints.span_checks import InCalls
+from smc.constraints.validated import PrefixCheck
+from smc.errors import ConstraintError, EmptyLanguageError, OptionError, one_of
 from smc.vocabulary import to_bytes
 
 After = Literal["text", "end"]
@@ -48,7 +53,9 @@ class ToolCalls(Assembly):
 
     Args:
         tools: each ``{"name": ..., "parameters": schema}``, or that under the key "function" beside
-            ``"type": "function"``. The parameters are a schema of an object; without them the tool takes none.
+            ``"type": "function"``. The parameters are a schema of an object; "input_schema" and "inputSchema" mean the
+            same. Without them (or with None or ``{}``) the tool takes none, and any key that is not known to describe a
+            tool is refused, lest it be the parameters under another name.
         required: whether there must be a call.
         several: whether there may be more than one; prose may stand between them.
         begin, end: what stands around a call. Where `begin` or `end` is a control token of the model, that token counts as
@@ -64,8 +71,9 @@ class ToolCalls(Assembly):
     Raises:
         EmptyLanguageError: no tools.
         ConstraintError: a tool without a name or with one that is taken, parameters that are no schema of an object; a
-            `begin` that is empty or overlaps itself, an empty `end`; on `compile`, a stop token as `begin` or `end`.
-        OptionError: unknown `after` or `whitespace`.
+            `begin` that is empty or overlaps itself, an empty `end`; on `compile`, a stop token as `begin` or `end`, or
+            parameters that cannot be enforced or met (the message names the tool).
+        OptionError: unknown `after` or `whitespace`, `keys` that are not two different texts.
     """
 
     tools: tuple[Tool, ...]
@@ -100,6 +108,10 @@ class ToolCalls(Assembly):
                 f"ToolCalls cannot use begin={begin!r}: it overlaps itself, so it could begin in two places at once. "
                 "Choose another, by adding a line break for example."
             )
+        if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
+            raise ConstraintError(
+                f"ToolCalls takes a list of tools, each {{'name': ..., 'parameters': schema}}, not {shortened(repr(tools))}."
+            )
         read = tuple(_tool(tool, place, whitespace, closed) for place, tool in enumerate(tools))
         if not read:
             raise EmptyLanguageError(
@@ -116,7 +128,7 @@ class ToolCalls(Assembly):
             end=end,
             after=after,
             whitespace=whitespace,
-            keys=(keys[0], keys[1]),
+            keys=_read_keys(keys),
         ).items():
             object.__setattr__(self, name, value)
 
@@ -146,6 +158,21 @@ class ToolCalls(Assembly):
 
     def holds(self, text: str) -> bool:
         return self._read(text) is not None
+
+    def prefix_check(self) -> PrefixCheck[Any] | None:
+        if not any(tool.arguments.wider for tool in self.tools):
+            return None
+        name, arguments = (_spelled(json.dumps(key, ensure_ascii=False)) for key in self.keys)
+        string = rb'"(?:[^"\\]|\\.)*"'
+        return InCalls(
+            begin=to_bytes(self.begin),
+            opening=_spaced(rb"\{", name, b":", rb"(" + string + rb")", b",", arguments, b":"),
+            closing=_spaced(rb"\}", _spelled(self.end)),
+            tools={
+                to_bytes(json.dumps(tool.name, ensure_ascii=False)): tool.arguments.checker() for tool in self.tools
+            },
+            closed=closed,
+        )
 
     # ------------------------------------------------------------------ reading
 
@@ -202,7 +229,9 @@ class ToolCalls(Assembly):
 
         def rest(tool: Tool) -> Format:
             name = fixed(json.dumps(tool.name, ensure_ascii=False))
-            return spaced(name, fixed(","), arguments_key, fixed(":"), embedded(tool.arguments, tokens))
+            with _named_tool(tool.name):
+                arguments = embedded(tool.arguments, tokens)
+            return spaced(name, fixed(","), arguments_key, fixed(":"), arguments)
 
         opening = sequence(fixed(self.begin), spaced(fixed("{"), name_key, fixed(":")))
         return sequence(opening, either(*map(rest, self.tools)), spaced(fixed("}"), fixed(self.end)))
@@ -210,6 +239,15 @@ class ToolCalls(Assembly):
     @property
     def _named(self) -> str:
         return f"The ToolCalls of {shortened(', '.join(tool.name for tool in self.tools))}"
+
+
+def _spelled(text: str) -> bytes:
+    return re.escape(to_bytes(text))
+
+
+def _spaced(*elements: bytes) -> re.Pattern[bytes]:
+    """Elements of JSON with blanks before each."""
+    return re.compile(b"".join(rb"[ \n\r\t]*" + element for element in elements), re.DOTALL)
 
 
 class _Reader:
@@ -238,25 +276,61 @@ class _Reader:
             self.at += 1
 
 
+_PARAMETERS = ("parameters", "input_schema", "inputSchema")
+_DESCRIPTIONS = {"name", "title", "description", "strict", "type", "function", "annotations", "cache_control"}
+_NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
 def _tool(tool: object, place: int, whitespace: Whitespace, closed: bool) -> Tool:
     function = tool.get("function", tool) if isinstance(tool, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(name, str) or not name:
+    if not isinstance(tool, Mapping) or not isinstance(function, Mapping) or not isinstance(name, str) or not name:
         raise ConstraintError(
             f"Tool {place} of ToolCalls is {shortened(repr(tool))}: give {{'name': ..., 'parameters': schema}}, or that as "
             "'function' beside 'type': 'function'."
         )
     text_of(f"The name of tool {place}", name)
-    parameters = function.get("parameters") or _NO_PARAMETERS
+    parameters = _parameters(tool, function, name)
     if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
         raise ConstraintError(
             f"The parameters of the tool {name!r} are no schema of an object: {shortened(repr(parameters))}. Give "
             "{'type': 'object', 'properties': {...}}."
         )
-    try:
+    with _named_tool(name):
         return Tool(name, JSONSchema({"type": "object", **parameters}, whitespace=whitespace, closed=closed))
+
+
+def _parameters(tool: Mapping[str, Any], function: Mapping[str, Any], name: str) -> object:
+    """What a tool says of its parameters. Without any, what is not known to describe it might be them, and is refused."""
+    given = [key for key in _PARAMETERS if function.get(key) is not None]
+    if len(given) > 1:
+        raise ConstraintError(
+            f"The tool {name!r} has its parameters twice, under {given[0]!r} and {given[1]!r}: keep one."
+        )
+    if given:
+        return function[given[0]] if function[given[0]] != {} else _NO_PARAMETERS
+    others = [key for keys in (function, tool) for key in keys if key not in _DESCRIPTIONS and keys[key] is not None]
+    if others:
+        raise ConstraintError(
+            f"The tool {name!r} has no 'parameters', and its key {others[0]!r} is not known. Call its parameters "
+            f"'parameters' (inside 'function', if there is that), or leave {others[0]!r} out if it takes none."
+        )
+    return _NO_PARAMETERS
+
+
+@contextmanager
+def _named_tool(name: str) -> Iterator[None]:
+    """Errors about the parameters of a tool say which tool."""
+    try:
+        yield
     except ConstraintError as error:
         raise type(error)(f"The parameters of the tool {name!r}: {error}") from None
 
 
-_NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
+def _read_keys(keys: object) -> tuple[str, str]:
+    if not isinstance(keys, tuple | list) or len(keys) != 2 or not all(isinstance(key, str) and key for key in keys):
+        raise OptionError(f"keys of ToolCalls must be two texts, such as ('name', 'arguments'), not {keys!r}.")
+    name, arguments = (text_of("A key of ToolCalls", key) for key in keys)
+    if name == arguments:
+        raise OptionError(f"keys of ToolCalls must be two different texts, not {keys!r}.")
+    return name, arguments

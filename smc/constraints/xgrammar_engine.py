@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -12,11 +13,14 @@ import xgrammar as xgr
 
 from smc.constraints.caching import per_vocabulary
 from smc.constraints.grammar_check import NO_NAMES, check_grammar
+from smc.constraints.nesting import too_deep
 from smc.constraints.productivity import Rules
 from smc.constraints.time_limit import finish_within
 from smc.constraints.token_sets import TokenSets
 from smc.errors import ConstraintError, EmptyLanguageError
 from smc.vocabulary import Vocabulary
+
+T = TypeVar("T")
 
 ENGINE = "xgrammar"
 
@@ -155,19 +159,7 @@ def compile_grammar(
             grammar = xgr.Grammar.concat(grammar)
         return compiler.compile_grammar(grammar)
 
-    try:
-        grammar = finish_within(COMPILE_SECONDS, work)
-    except ConstraintError:
-        raise
-    except TimeoutError:
-        raise ConstraintError(
-            f"{what} took more than {COMPILE_SECONDS:g} s to compile. Simplify it: long bounded repetitions of wide "
-            "character classes such as [a-z ]{1,200} cost most, so lower the bound or drop it (use * or +), "
-            "and cut nested repetitions and large alternatives."
-        ) from None
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise _explained(what, error, located) from None
-    compiled = XGrammarConstraint(vocabulary, grammar, accepts)
+    compiled = XGrammarConstraint(vocabulary, _in_time(what, work, located), accepts)
     if compiled.is_dead:
         raise EmptyLanguageError(
             f"{what} allows no first token: either it describes no text at all, or the model's vocabulary cannot "
@@ -185,21 +177,22 @@ def read_rules(
     written: Mapping[str, str] = NO_NAMES,
     check: bool = True,
 ) -> Rules:
-    """The rules of a grammar that another engine will enforce, with the checks of `compile_grammar` and its arguments.
+    """The rules of a grammar that another engine will enforce, with the checks of `compile_grammar`, its arguments and its
+    time limit.
 
     Raises:
-        ConstraintError: the grammar cannot be read; a rule that can never be completed. EmptyLanguageError: no finite text.
+        ConstraintError: the grammar cannot be read, or not in time; a rule that can never be completed.
+        EmptyLanguageError: no finite text.
     """
     tokens, _ = per_vocabulary(vocabulary, "xgrammar", _compiler)
-    try:
+
+    def work() -> Rules:
         rules = Rules.read(parse(tokens))
-    except ConstraintError:
-        raise
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise _explained(what, error, located) from None
-    if check:
-        check_grammar(rules, what, vocabulary, written)
-    return rules
+        if check:
+            check_grammar(rules, what, vocabulary, written)
+        return rules
+
+    return _in_time(what, work, located)
 
 
 def check_readable(
@@ -208,16 +201,40 @@ def check_readable(
     parse: Callable[[xgr.TokenizerInfo], xgr.Grammar],
     written: Mapping[str, str] = NO_NAMES,
 ) -> None:
-    """The checks of `compile_grammar` for text that another engine will read too; none if xgrammar cannot read it.
+    """The checks of `compile_grammar` for text that another engine will read too, within its time limit; none if xgrammar
+    cannot read it.
 
     Raises:
-        ConstraintError: a rule that can never be completed. EmptyLanguageError: no finite text.
+        ConstraintError: a rule that can never be completed; they take too long. EmptyLanguageError: no finite text.
     """
+    tokens, _ = per_vocabulary(vocabulary, "xgrammar", _compiler)
+
+    def work() -> None:
+        try:
+            rules = Rules.read(parse(tokens))
+        except (RuntimeError, ValueError, TypeError):
+            return
+        check_grammar(rules, what, vocabulary, written)
+
+    _in_time(what, work)
+
+
+def _in_time(what: str, work: Callable[[], T], located: bool = True) -> T:
+    """What `work` makes of a constraint within COMPILE_SECONDS; the engine's errors are explained."""
     try:
-        rules = read_rules(vocabulary, what, parse, check=False)
+        return finish_within(COMPILE_SECONDS, work)
     except ConstraintError:
-        return
-    check_grammar(rules, what, vocabulary, written)
+        raise
+    except TimeoutError:
+        raise ConstraintError(
+            f"{what} took more than {COMPILE_SECONDS:g} s to compile. Simplify it: long bounded repetitions of wide "
+            "character classes such as [a-z ]{1,200} cost most, so lower the bound or drop it (use * or +), "
+            "and cut nested repetitions and large alternatives."
+        ) from None
+    except RecursionError:
+        raise too_deep(what) from None
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise _explained(what, error, located) from None
 
 
 def _compiler(vocabulary: Vocabulary) -> tuple[xgr.TokenizerInfo, xgr.GrammarCompiler]:

@@ -22,7 +22,8 @@ class ModelCritic:
     """phi(y) = p_critic(y | prompt)^power, so that the target is a product of experts, p(y) p_critic(y)^power.
 
     Where the critic has the same tokens as the model, it scores the sequence of tokens. It reads them as they are
-    written, one row for each distinct prefix, and the running value is p_critic(prefix)^power. With other tokens it
+    written, one row for each distinct prefix, and the running value is p_critic(prefix)^power. With other tokens, and
+    under token healing (where the first token is no whole token of the text), it
     scores the finished text, in its own tokenisation (prompt and text together where the prompt's tokens stay what they
     are; otherwise the text alone; the longest tokens from the left where its tokenizer does not give the text back byte
     by byte), and there is no running value. Its forward passes are not in ``result.cost``.

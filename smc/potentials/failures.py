@@ -23,7 +23,7 @@ from smc.vocabulary import Vocabulary
 OnFailure = Literal["error", "zero"]
 T = TypeVar("T")
 
-_SHOWN = 200  # characters of a text in an error message
+_LONGEST_SHOWN = 200  # characters of a text in an error message
 
 
 class PotentialError(SMCError):
@@ -40,11 +40,11 @@ class Failure:
     """
 
     reason: str
-    error: Exception | None = field(default=None, compare=False)
+    error: BaseException | None = field(default=None, compare=False)
 
     @staticmethod
-    def of(error: Exception) -> Failure:
-        return Failure(f"raised {type(error).__name__}: {error}", error)
+    def of(error: BaseException) -> Failure:
+        return Failure(f"raised {type(error).__name__}: {_shown(str, error)}", error)
 
 
 Answer = float | Failure
@@ -67,10 +67,23 @@ def attempted(function: Callable[[T], object], argument: T) -> Answer:
     if isinstance(value, (bool, np.bool_)):
         return Failure(f"returned {bool(value)}, not a log value (a yes or no is a Predicate)")
     if not isinstance(value, numbers.Real):
-        return Failure(f"returned {value!r}, not a log value (is a return missing?)")
+        return Failure(f"returned {_shown(repr, value)}, not a log value (is a return missing?)")
     if math.isnan(number) or number == math.inf:
         return Failure(f"returned {number}: a log value is finite, or minus infinity for 'never'")
     return number
+
+
+def _shown(spell: Callable[[object], str], value: object) -> str:
+    """`value` for a message, even if its own way to spell itself fails."""
+    try:
+        return spell(value)
+    except Exception:
+        return f"(no {spell.__name__}: it raises)"
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a text, quoted, for a message."""
+    return repr(text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "...")
 
 
 def refuse(texts: Sequence[str], answers: Sequence[object]) -> None:
@@ -81,9 +94,8 @@ def refuse(texts: Sequence[str], answers: Sequence[object]) -> None:
     """
     for text, answer in zip(texts, answers, strict=True):
         if isinstance(answer, Failure):
-            shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
             raise PotentialError(
-                f"A potential {answer.reason}, for the text {shown!r}. Correct it, or let such texts weigh nothing: "
+                f"A potential {answer.reason}, for the text {excerpt(text)}. Correct it, or let such texts weigh nothing: "
                 "Guarded(potential, on_failure='zero')."
             ) from answer.error
 

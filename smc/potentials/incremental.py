@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
-from smc.errors import one_of
+from smc.errors import function_of, one_of
 from smc.potentials.failures import Answer, Failure, OnFailure, Tally, attempted, refuse, settled
 from smc.vocabulary import Vocabulary, to_text
 
@@ -35,6 +35,9 @@ class Incremental(Generic[S]):
         boolean: a promise that `complete` returns 0 or minus infinity and nothing else.
 
     Where `feed` fails, all continuations have failed (:mod:`smc.potentials.failures`).
+
+    Raises:
+        OptionError: an unknown `reads`, or something in place of a function that is none.
     """
 
     initial: S
@@ -47,6 +50,10 @@ class Incremental(Generic[S]):
 
     def __post_init__(self) -> None:
         one_of("reads", self.reads, ["text", "bytes"])
+        function_of("feed", self.feed, "a state and a piece")
+        function_of("complete", self.complete, "a state")
+        if self.prefix is not None:
+            function_of("prefix", self.prefix, "a state")
         if self.boolean:
             object.__setattr__(self, "log_bound", 0.0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from smc.errors import function_of
 from smc.potentials.text import TextCondition
 
 
@@ -20,10 +21,19 @@ class Predicate(TextCondition):
 
     Anything other than True or False is a failure, so that a forgotten ``return`` does not refuse everything in
     silence.
+
+    Raises:
+        OptionError: something in place of a function that is none.
     """
 
     complete: Callable[[str], bool]
     prefix: Callable[[str], bool] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        function_of("complete", self.complete, "a text")
+        if self.prefix is not None:
+            function_of("prefix", self.prefix, "a text")
 
     def holds(self, text: str) -> bool:
         return self.complete(text)

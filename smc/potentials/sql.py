@@ -23,7 +23,8 @@ class ParsesSQL(TextCondition):
 
     A statement is a query or one of the commands that sqlglot understands. A bare expression is none, and neither is
     what it passes on unparsed (its ``Command``): of that it cannot tell whether it is right. It is lenient: a query
-    without columns parses, and tables and columns need not exist. A prefix is refused where it closes a bracket that it
+    without columns parses, and tables and columns need not exist. It is recursive: from about 40 brackets inside one
+    another a statement may count as one that does not parse. A prefix is refused where it closes a bracket that it
     has not opened, before any quote or comment; of others there is no opinion, as the parser cannot tell what a prefix
     may become.
 
@@ -63,7 +64,7 @@ class ParsesSQL(TextCondition):
             try:
                 tokens = self._parser.tokenize(text)
                 parsed = self._parser.parse(text)
-            except SqlglotError:
+            except (SqlglotError, RecursionError):
                 return False
         trees = [tree for tree in parsed if tree is not None and not isinstance(tree, exp.Semicolon)]
         if len(trees) != 1 or isinstance(trees[0], exp.Command):

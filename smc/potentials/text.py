@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from smc.errors import OptionError, SMCError, at_least
+from smc.errors import OptionError, SMCError, at_least, function_of
 from smc.potentials.base import PotentialRows
 from smc.potentials.failures import Answer, OnFailure, Tally, attempted, refuse, settled
 from smc.potentials.memo import Memo
@@ -152,6 +152,9 @@ class TextPotential(TextBased):
             the potential a part of the language (its `log_bound` is then 0). Methods that only decide membership ask
             for it. See also :class:`smc.potentials.Predicate`.
         memo: see :class:`TextBased`.
+
+    Raises:
+        OptionError: something in place of a function that is none; a `log_bound` that is no log value.
     """
 
     complete: Callable[[str], float]
@@ -161,6 +164,8 @@ class TextPotential(TextBased):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        function_of("complete", self.complete, "a text")
+        function_of("prefix", self.prefix, "a text")
         if not self.log_bound > -np.inf:
             raise OptionError(f"log_bound must be a log value, or infinity if unknown, not {self.log_bound!r}.")
         if self.boolean:

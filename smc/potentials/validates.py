@@ -45,7 +45,8 @@ class Validates(TextCondition):
         try:
             self._adapter  # noqa: B018  (a type that cannot be checked is refused before any run)
         except PydanticUserError as error:
-            raise OptionError(f"Validates cannot check {self.model!r}: {error.message}") from error
+            reason = error.message.splitlines()[0].strip().rstrip(".")
+            raise OptionError(f"Validates cannot check {self.model!r}: {reason}.") from error
 
     @cached_property
     def _adapter(self) -> TypeAdapter:

@@ -160,13 +160,17 @@ def _serve(connection: Connection, pickled: bytes) -> None:
         os.setsid()  # a group of its own: it ends with all that it starts, and by its parent alone
     try:
         potential = pickle.loads(pickled)
-    except Exception as error:
+    except BaseException as error:
         connection.send(Failure(Failure.of(error).reason))
         return
     connection.send(_READY)
     with suppress(EOFError):  # the parent has gone
         while True:
-            answer = potential.answer(*connection.recv())
+            question = connection.recv()
+            try:
+                answer = potential.answer(*question)
+            except BaseException as error:  # an exit or an interrupt is an answer too, not the end of the worker
+                answer = Failure.of(error)
             connection.send(Failure(answer.reason) if isinstance(answer, Failure) else answer)
 
 

@@ -10,6 +10,7 @@ from constraint_tools import allowed_ids, step
 
 from smc import TableModel
 from smc.constraints import CompiledConstraint, Constraint
+from smc.constraints.validated import Validated
 from smc.constraints.xgrammar_engine import XGrammarConstraint
 from smc.vocabulary import Vocabulary, byte_vocabulary
 
@@ -32,6 +33,7 @@ def mask_after(compiled: CompiledConstraint, vocabulary: Vocabulary, data: bytes
 def reachable(constraint: Constraint, vocabulary: Vocabulary, written: bytes) -> set[int]:
     """The oracle: tokens of which the engine takes every byte one by one, and the stops where a text may end there."""
     by_bytes = constraint.compile(byte_vocabulary())
+    by_bytes = by_bytes.compiled if isinstance(by_bytes, Validated) else by_bytes
     assert isinstance(by_bytes, XGrammarConstraint)
 
     matcher = by_bytes._matcher()

@@ -63,7 +63,10 @@ UNREADABLE: list[tuple[Callable[[], Constraint], str]] = [
     (lambda: FiniteLanguage([1]), "not int"),  # type: ignore[list-item]
     (lambda: FiniteLanguage(["\ud800"]), "lone surrogate"),
     (lambda: Intersection(), "no parts"),
-    (lambda: Intersection("a"), "not str"),  # type: ignore[arg-type]
+    (lambda: Intersection("a"), "one by one, .* not 'a'"),  # type: ignore[arg-type]
+    (lambda: Intersection([Regex("a"), Regex("b")]), "one by one"),  # type: ignore[arg-type]
+    (lambda: Intersection(Regex), "one by one"),  # type: ignore[arg-type]
+    (lambda: Everything(Regex), "Everything takes a constraint"),  # type: ignore[arg-type]
 ]
 
 EMPTY: list[tuple[Callable[[], Constraint], str]] = [

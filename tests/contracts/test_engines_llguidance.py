@@ -123,9 +123,9 @@ def test_advance_refuses_what_the_mask_does_not_allow(token: int, state: str) ->
 
 
 def test_a_stop_token_never_advances() -> None:
-    with pytest.raises(RuntimeError, match="token 6 .*that is complete"):
+    with pytest.raises(RuntimeError, match=r"token 6 .*that is complete"):
         step(regex("a").compile(AB).start(), 0, 6)
-    with pytest.raises(RuntimeError, match="token 1 .*that is complete"):
+    with pytest.raises(RuntimeError, match=r"token 1 .*that is complete"):
         step(regex("a").compile(AB).start(), 0, 1)
 
 

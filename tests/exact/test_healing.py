@@ -229,3 +229,16 @@ def test_prefixed_constraints_are_values(constraint: Constraint) -> None:
     member = members[type(constraint).__name__]
     assert compiled.accepts(b" so" + member)
     assert not compiled.accepts(member)
+
+
+def test_potentials_of_tokens_are_refused_before_any_run() -> None:
+    class OfTokens(TextPotential):
+        healable = False
+
+    judge = OfTokens(lambda text: 0.0)
+    model = TableModel(["a", "ab", "</s>"], "</s>", lambda prefix: {"a": 0.25, "ab": 0.25, "</s>": 0.5})
+    with pytest.raises(OptionError, match="OfTokens cannot judge a run with token_healing"):
+        SMCSampler(model, FiniteLanguage(["a"]), potentials=[judge], token_healing=True)
+    sampler = SMCSampler(model, FiniteLanguage(["a"]), token_healing=True)
+    with pytest.raises(OptionError, match="OfTokens"):
+        sampler.run_many([Job("a", key="1"), Job("a", potentials=[judge], key="2")])
