@@ -43,6 +43,7 @@ from experiments.tasks import Instance, Task, build_task
 from experiments.tracking import Tracker, open_tracker
 from smc.constraints.notes import language_of, refuse_narrowing
 from smc.errors import SMCError, at_least
+from smc.vocabulary import Vocabulary
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 COMMAND = "python -m experiments.run"
@@ -75,7 +76,7 @@ def execute(config: Config, *, command: str = COMMAND, sweep: bool = False) -> P
     folder = study / name
     instances = task.instances(config.limit)
     if config.strict_language:
-        _refuse_narrowing(instances)
+        _refuse_narrowing(instances)  # what is known without a model
     keys = {instance.id: (config.task.name, instance.id, config.method.name, config.seed) for instance in instances}
     if (folder / DONE).exists() and set(keys.values()) <= done_keys(folder):
         print(f"{title}: complete already ({len(instances)} instances), skipped: {folder}")
@@ -84,6 +85,8 @@ def execute(config: Config, *, command: str = COMMAND, sweep: bool = False) -> P
     settings = asdict(config)
     refuse_ambiguity(study, name, settings)
     model = load_model(config.model)
+    if config.strict_language:
+        _refuse_narrowing(instances, model.vocabulary)
     with open_run(folder, settings, _environment(config, command)) as store:
         done = done_keys(folder)
         todo = [instance for instance in instances if keys[instance.id] not in done]
@@ -146,17 +149,18 @@ def _run_instances(
                 "prompt": instance.display,
                 "full_prompt": instance.prompt,
                 "reference": instance.reference,
-                "language": asdict(language_of(instance.constraint)),
+                "language": asdict(language_of(instance.constraint, instance.constraint.compile(model.vocabulary))),
             }
             record = store.append(head | fields)
             tracker.log(len(store.records) - 1, record)
             bar.update()
 
 
-def _refuse_narrowing(instances: Sequence[Instance]) -> None:
+def _refuse_narrowing(instances: Sequence[Instance], vocabulary: Vocabulary | None = None) -> None:
     for instance in instances:
         try:
-            refuse_narrowing(instance.constraint)
+            constraint = instance.constraint
+            refuse_narrowing(constraint, None if vocabulary is None else constraint.compile(vocabulary))
         except SMCError as error:
             raise ExperimentError(f"Instance {instance.id}: {error}") from error
 

@@ -405,7 +405,7 @@ class SMCSampler:
             seed=self.seed,
             key=state.key,
             scheme=self.branching.scheme_name,
-            language=language_of(self.constraint),
+            language=language_of(self.constraint, self._compiled),
             healed=to_text(state.written),
         )
 
@@ -432,7 +432,7 @@ class SMCSampler:
     def _enforced(self, constraint: Constraint) -> CompiledConstraint:
         language = compiled(constraint, self.model)
         if self.strict_language:
-            refuse_narrowing(constraint)
+            refuse_narrowing(constraint, language)
         if self.token_healing:
             prefixed("", constraint)  # a kind that cannot be is refused here, before any prompt
         return language

@@ -109,7 +109,7 @@ def accept_reject(
 
     budget = Budget(n_particles, batch_size, max_draws)
     results = [_once(explorer(r), budget, log_bound, max(len(ids) - 1, 0)) for r in range(replicates)]
-    return replace(combine(results), seed=seed, key=key, language=language_of(constraint))
+    return replace(combine(results), seed=seed, key=key, language=language_of(constraint, language))
 
 
 def _once(explorer: Explorer, budget: Budget, log_bound: float, prompt_tokens: int) -> SMCResult:

@@ -116,5 +116,5 @@ def asap(
         cost=cost + Cost(potential_failures=root.failures, seconds=time.perf_counter() - started),
         seed=seed,
         key=key,
-        language=language_of(constraint),
+        language=language_of(constraint, language),
     )

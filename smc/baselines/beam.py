@@ -121,7 +121,7 @@ def beam(
         cost=cost + Cost(potential_failures=frontier.failures, seconds=time.perf_counter() - started),
         seed=seed,
         key=key,
-        language=language_of(constraint),
+        language=language_of(constraint, language),
     )
 
 

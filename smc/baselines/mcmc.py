@@ -377,5 +377,5 @@ def mcmc(
         seed=seed,
         key=key,
         acceptance=chains.accepted / chains.proposals if chains.proposals else None,
-        language=language_of(constraint),
+        language=language_of(constraint, language),
     )

@@ -51,8 +51,8 @@ class Choice(CompileOnce):
         members = frozenset(option.encode("utf-8") for option in self.options).__contains__
         named = f"The Choice of {shortened(repr(list(self.options)))}"
         if self.engine == LLGUIDANCE:
-            check_readable(vocabulary, named, self.grammar)
-            return compile_llguidance(vocabulary, named, self._as_regex, members)
+            notes = check_readable(vocabulary, named, self.grammar)
+            return compile_llguidance(vocabulary, named, self._as_regex, members, notes=notes)
         return compile_grammar(vocabulary, named, self.grammar, members, located=False)
 
     def _as_regex(self) -> str:

@@ -12,7 +12,7 @@ import torch
 from smc.constraints.assembly import spoken, texts_of
 from smc.constraints.base import CheckableRows, CompiledConstraint, Constraint, ConstraintRows, checker
 from smc.constraints.caching import CompileOnce
-from smc.constraints.notes import LanguageNote, language_of, located
+from smc.constraints.notes import LanguageNote, compiled_notes, language_of, located
 from smc.constraints.refusals import refused, refuses
 from smc.errors import ConstraintError, EmptyLanguageError
 from smc.vocabulary import Vocabulary
@@ -76,6 +76,12 @@ class CompiledIntersection:
     """Compiled parts, side by side."""
 
     parts: tuple[CompiledConstraint, ...]
+
+    @property
+    def notes(self) -> tuple[LanguageNote, ...]:
+        """What of each part the vocabulary cannot spell."""
+        parts = enumerate(self.parts)
+        return tuple(note for i, part in parts for note in located(compiled_notes(part), f"part {i}"))
 
     def start(self) -> IntersectionRows:
         """One row: the empty prefix."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from smc.constraints.regex_tree import (
     ANY_TEXT,
+    ANYTHING,
     EMPTY,
     MAX_CODE,
     Alt,
@@ -13,8 +14,10 @@ from smc.constraints.regex_tree import (
     Repeat,
     Seq,
     Tree,
+    common,
     complement,
     either,
+    possible,
     sequence,
     union,
 )
@@ -28,7 +31,7 @@ class Untranslatable(ValueError):
 
 
 def full_match(pattern: str) -> Tree:
-    """The texts in which `pattern` is found, as a tree without anchors that matches them whole.
+    """The texts in which `pattern` is found, as a tree without anchors that matches them whole; NOTHING if there are none.
 
     Raises:
         Untranslatable: lookaround, back references, word boundaries, Unicode properties, anchors in the middle, or syntax
@@ -37,7 +40,12 @@ def full_match(pattern: str) -> Tree:
     ways = []
     for start, tree, end in _sides(parse(pattern)):
         ways.append(sequence([*([] if start else [ANY_TEXT]), tree, *([] if end else [ANY_TEXT])]))
-    return either(ways)
+    return possible(either(ways))
+
+
+def _chars(ranges: Ranges) -> Chars:
+    """One character of `ranges`. A lone surrogate is none: with a class of nothing else, no text matches."""
+    return Chars(common(ranges, ANYTHING))
 
 
 def _sides(tree: Tree) -> list[tuple[bool, Tree, bool]]:
@@ -132,16 +140,16 @@ class _Reader:
         if c == "^" or c == "$":
             return Anchor(c == "^")
         if c == ".":
-            return Chars(complement(LINE_ENDS))
+            return _chars(complement(LINE_ENDS))
         if c == "[":
             return self.char_class()
         if c == "(":
             return self.group()
         if c == "\\":
-            return Chars(self.escape(in_class=False))
+            return _chars(self.escape(in_class=False))
         if c in "*+?":
             raise Untranslatable("syntax")
-        return Chars(((ord(c), ord(c)),))
+        return _chars(((ord(c), ord(c)),))
 
     def group(self) -> Tree:
         if self.eat("?"):
@@ -249,7 +257,7 @@ class _Reader:
         whole = complement(whole) if negated else whole
         if not whole:
             raise Untranslatable("syntax")
-        return Chars(whole)
+        return _chars(whole)
 
     def member(self) -> Ranges:
         c = self.take()

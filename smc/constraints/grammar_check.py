@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from smc.constraints.coverage import Coverage
+from smc.constraints.notes import LanguageNote
 from smc.constraints.productivity import CHARACTERS, LITERAL, TOKENS, Rules, culprits, owners, productive
 from smc.errors import ConstraintError, EmptyLanguageError
 from smc.vocabulary import Vocabulary
@@ -18,7 +18,9 @@ _SHOWN = 3
 """How many rules or characters a message names."""
 
 
-def check_grammar(rules: Rules, what: str, vocabulary: Vocabulary, written: Mapping[str, str] = NO_NAMES) -> None:
+def check_grammar(
+    rules: Rules, what: str, vocabulary: Vocabulary, written: Mapping[str, str] = NO_NAMES
+) -> tuple[LanguageNote, ...]:
     """Refuse a grammar that can run into a part without an end, or into one that the vocabulary cannot spell.
 
     Args:
@@ -28,13 +30,16 @@ def check_grammar(rules: Rules, what: str, vocabulary: Vocabulary, written: Mapp
         written: the user's name of each rule of the user's text, by the name that the engine has for it. Every rule that
             can be reached must be productive. If there are none (a regex, a schema), only the language as a whole must be.
 
+    Returns:
+        What the vocabulary cannot spell although the rest of its rule can be: alternatives that are left out.
+
     Raises:
         EmptyLanguageError: no finite text, or none that the vocabulary can spell.
         ConstraintError: a rule that can be reached and never completed, or that the vocabulary cannot spell.
     """
     owner = owners(rules, written)
     _refuse_endless(rules, owner, what, bool(written))
-    _refuse_unspelled(rules, owner, what, written, Coverage.of(vocabulary))
+    return _refuse_unspelled(rules, owner, what, written, Coverage.of(vocabulary))
 
 
 def _refuse_endless(rules: Rules, owner: dict[int, str], what: str, named: bool) -> None:
@@ -56,14 +61,14 @@ def _refuse_endless(rules: Rules, owner: dict[int, str], what: str, named: bool)
 
 def _refuse_unspelled(
     rules: Rules, owner: dict[int, str], what: str, written: Mapping[str, str], coverage: Coverage
-) -> None:
+) -> tuple[LanguageNote, ...]:
     missing = {
         rule: found
         for rule in owner
         if (found := [_unspelled(*leaf, coverage) for leaf in rules.leaves(rule) if not coverage.spells(*leaf)])
     }
     if not missing:
-        return
+        return ()
     dead = owner.keys() - productive(rules, coverage.spells)
     blamed = [rule for rule in missing if rule in dead] or list(missing)
     needs = ", ".join(dict.fromkeys(text for rule in blamed for text in missing[rule][:_SHOWN]))
@@ -79,12 +84,8 @@ def _refuse_unspelled(
             "enters it is lost. Remove that part, or use another model. With check=False the grammar runs as it is, and such "
             "texts are counted as dead."
         )
-    logging.getLogger("smc").warning(
-        "%s has an alternative that the model's vocabulary cannot spell: it needs %s%s. It is left out.",
-        what,
-        needs,
-        place,
-    )
+    lost = f"alternatives that the model's vocabulary cannot spell, for want of {needs}"
+    return (LanguageNote("narrower", place.strip(" ()"), "vocabulary", lost),)
 
 
 def _unspelled(kind: int, operands: Sequence[int], coverage: Coverage) -> str:

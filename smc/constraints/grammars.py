@@ -22,6 +22,7 @@ from smc.constraints.caching import CompileOnce, shortened, text_of
 from smc.constraints.gbnf import rule_name, to_ebnf
 from smc.constraints.llguidance_engine import ENGINE as LLGUIDANCE
 from smc.constraints.llguidance_engine import compile_llguidance
+from smc.constraints.nesting import too_deep
 from smc.constraints.notes import LanguageNote
 from smc.constraints.scannerless import to_lark
 from smc.constraints.xgrammar_engine import ENGINE, check_readable, compile_grammar, read_rules
@@ -134,9 +135,8 @@ class Lark(CompileOnce):
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
         named, written = f"The Lark grammar {shortened(self.text)!r}", _lark_names(self.text)
         if self.engine == LLGUIDANCE:
-            if self.check:
-                check_readable(vocabulary, named, self.grammar, written)
-            return compile_llguidance(vocabulary, named, lambda: self.text, located=True)
+            notes = check_readable(vocabulary, named, self.grammar, written) if self.check else ()
+            return compile_llguidance(vocabulary, named, lambda: self.text, located=True, notes=notes)
         return compile_grammar(vocabulary, named, self.grammar, written=written, check=self.check)
 
 
@@ -153,8 +153,8 @@ def _compile_rules(
 ) -> CompiledConstraint:
     named = f"The {dialect} grammar {shortened(constraint.text)!r}"
     if constraint.engine == LLGUIDANCE:
-        rules = read_rules(vocabulary, named, constraint.grammar, written=written, check=constraint.check)
-        return compile_llguidance(vocabulary, named, lambda: to_lark(rules, named))
+        rules, notes = read_rules(vocabulary, named, constraint.grammar, written=written, check=constraint.check)
+        return compile_llguidance(vocabulary, named, lambda: to_lark(rules, named), notes=notes)
     return compile_grammar(vocabulary, named, constraint.grammar, written=written, check=constraint.check)
 
 
@@ -219,6 +219,8 @@ def _tag_text(tag: object) -> str:
     try:
         value = json.loads(tag) if isinstance(tag, str) else tag
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except RecursionError:
+        raise too_deep("The structural tag") from None
     except (TypeError, ValueError) as error:
         raise ConstraintError(
             f"The structural tag is not JSON: {error}. Give a dict, JSON text or a StructuralTag."

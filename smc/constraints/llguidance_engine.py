@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from smc.constraints.caching import per_vocabulary
+from smc.constraints.notes import LanguageNote
 from smc.constraints.time_limit import finish_within
 from smc.constraints.token_sets import TokenSets
 from smc.errors import ConstraintError, EmptyLanguageError, MissingPackageError
@@ -102,11 +103,18 @@ class LLGuidanceConstraint:
         vocabulary: the model's tokens.
         grammar: text that the engine has read before without an error.
         accepts: the terminal validator; by default the engine's own acceptance.
+        notes: what of the language this vocabulary cannot spell.
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, grammar: str, matcher: Any, accepts: Callable[[bytes], bool] | None = None
+        self,
+        vocabulary: Vocabulary,
+        grammar: str,
+        matcher: Any,
+        accepts: Callable[[bytes], bool] | None = None,
+        notes: tuple[LanguageNote, ...] = (),
     ) -> None:
+        self.notes = notes
         self._grammar = grammar
         self._matcher = matcher
         self._accepts = accepts or self.generates
@@ -163,6 +171,7 @@ def compile_llguidance(
     accepts: Callable[[bytes], bool] | None = None,
     *,
     located: bool = False,
+    notes: tuple[LanguageNote, ...] = (),
 ) -> LLGuidanceConstraint:
     """Compile what `grammar` writes, within COMPILE_SECONDS.
 
@@ -172,6 +181,7 @@ def compile_llguidance(
         grammar: makes the grammar: Lark text, or what one of ``LLMatcher.grammar_from_*`` returns.
         accepts: the terminal validator; by default the engine's own acceptance.
         located: whether lines and columns in the engine's messages are those of the user's text.
+        notes: what of the language is known to be left out for this vocabulary.
 
     Raises:
         MissingPackageError: llguidance is not installed.
@@ -186,7 +196,7 @@ def compile_llguidance(
         matcher = _matcher(tokenizer, text)
         if matcher.is_error():
             raise _explained(what, _without_panic(matcher.get_error(), text), located)
-        return LLGuidanceConstraint(vocabulary, text, matcher, accepts)
+        return LLGuidanceConstraint(vocabulary, text, matcher, accepts, notes)
 
     try:
         compiled = finish_within(COMPILE_SECONDS, work)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from smc.constraints.base import Constraint
+from smc.constraints.base import CompiledConstraint, Constraint
 from smc.errors import NarrowedLanguageError
 
 Effect = Literal["wider", "narrower"]
@@ -68,9 +68,18 @@ class Language:
         return tuple(note for note in self.narrower if note.scope == "values")
 
 
-def language_of(constraint: Constraint) -> Language:
-    """The engine and the notes of a constraint; one without the attribute `notes` has nothing to say."""
-    return Language(constraint.engine, tuple(getattr(constraint, "notes", ())))
+def language_of(constraint: Constraint, compiled: CompiledConstraint | None = None) -> Language:
+    """The engine and the notes of a constraint, and, if it is given compiled, what the vocabulary adds to them.
+
+    What has no attribute `notes` has nothing to say.
+    """
+    own: tuple[LanguageNote, ...] = tuple(getattr(constraint, "notes", ()))
+    return Language(constraint.engine, own if compiled is None else (*own, *compiled_notes(compiled)))
+
+
+def compiled_notes(compiled: CompiledConstraint) -> tuple[LanguageNote, ...]:
+    """What of a language is left out for one vocabulary."""
+    return tuple(getattr(compiled, "notes", ()))
 
 
 def located(notes: Sequence[LanguageNote], part: str) -> tuple[LanguageNote, ...]:
@@ -78,14 +87,14 @@ def located(notes: Sequence[LanguageNote], part: str) -> tuple[LanguageNote, ...
     return tuple(replace(note, at=f"{part}: {note.at}" if note.at else part) for note in notes)
 
 
-def refuse_narrowing(constraint: Constraint) -> None:
-    """For callers that want the whole language or nothing.
+def refuse_narrowing(constraint: Constraint, compiled: CompiledConstraint | None = None) -> None:
+    """For callers that want the whole language or nothing. Without `compiled`, the vocabulary's part is not known.
 
     Raises:
         NarrowedLanguageError: some values of the language cannot be produced. Other spellings of values that can be
             (order of keys, optional escapes) and other tokenisations do not count.
     """
-    lost = language_of(constraint).loses_values
+    lost = language_of(constraint, compiled).loses_values
     if lost:
         listed = "; ".join(map(str, lost))
         raise NarrowedLanguageError(

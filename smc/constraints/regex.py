@@ -78,12 +78,13 @@ class Regex(CompileOnce):
         with readable(self._named):
             accepts = _full_match(self._respelled.validator if self._respelled else self.pattern)
         if self.engine == LLGUIDANCE:
-            check_readable(vocabulary, self._named, self.grammar)
+            notes = check_readable(vocabulary, self._named, self.grammar)
             return compile_llguidance(
                 vocabulary,
                 self._named,
                 lambda: str(engine_package().LLMatcher.grammar_from_regex(self._for_engine)),
                 accepts,
+                notes=notes,
             )
         return compile_grammar(vocabulary, self._named, self.grammar, accepts, located=False)
 

@@ -49,7 +49,13 @@ class Anchor:
 Tree = Chars | Seq | Alt | Repeat | Anchor
 
 EMPTY = Seq(())
-ANYTHING: Ranges = ((0, MAX_CODE),)
+SURROGATES: Ranges = ((0xD800, 0xDFFF),)
+"""Halves of a UTF-16 pair: no characters, so no text holds one."""
+
+ANYTHING: Ranges = ((0, SURROGATES[0][0] - 1), (SURROGATES[0][1] + 1, MAX_CODE))
+NOTHING = Chars(())
+"""No text at all."""
+
 ANY_TEXT = Repeat(Chars(ANYTHING), 0, None)
 
 
@@ -131,6 +137,22 @@ def nonempty(tree: Tree) -> Tree | None:
     ways = [] if first is None else [sequence([first, rest])]
     later = nonempty(rest)
     return either(ways + ([] if later is None else [later])) if ways or later is not None else None
+
+
+def possible(tree: Tree) -> Tree:
+    """The same texts, without the ways that need a character out of none; NOTHING if there are no others."""
+    if isinstance(tree, Repeat):
+        item = possible(tree.item)
+        if item == NOTHING:
+            return NOTHING if tree.least else EMPTY
+        return Repeat(item, tree.least, tree.most)
+    if isinstance(tree, Seq):
+        items = [possible(item) for item in tree.items]
+        return NOTHING if NOTHING in items else sequence(items)
+    if isinstance(tree, Alt):
+        options = [option for option in map(possible, tree.options) if option != NOTHING]
+        return either(options) if options else NOTHING
+    return tree
 
 
 def sequence(items: Iterable[Tree]) -> Tree:

@@ -167,7 +167,8 @@ class _Writer:
                     return listed
                 self.note(part.of, "multipleOf")
             found = integers(part.low, part.high) if bounded else '"-"? ("0" | [1-9] [0-9]*)'
-            return self.rules.rule(found or '"0"')
+            assert found is not None, "the normal form has no number without values"
+            return self.rules.rule(found)
         places = _decimal_places(multiple)
         if places is not None and not bounded:
             self.note(part.of, "multipleOf", "decimal")
@@ -179,7 +180,9 @@ class _Writer:
         if part.low == (Fraction(0), False) and part.high is None:
             return self.rules.rule(at_least_zero())
         self.note(part.of, "minimum maximum exclusiveMinimum exclusiveMaximum", "exponent")
-        return self.rules.rule(decimals(part.low, part.high) or '"0"')
+        between = decimals(part.low, part.high)
+        assert between is not None, "the normal form has no number without values"
+        return self.rules.rule(between)
 
     def multiples(self, part: Number) -> str | None:
         """The whole multiples in a short range, one by one."""

@@ -13,10 +13,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from math import gcd, lcm
+from math import ceil, floor, gcd, lcm
 from typing import Any
 
+from smc.constraints.ecma_regex import Untranslatable, full_match
+from smc.constraints.json_formats import checked_formats
 from smc.constraints.json_patterns import found
+from smc.constraints.regex_tree import NOTHING, Tree, widths
+from smc.constraints.schema_formats import format_tree
 from smc.constraints.schema_graph import (
     ANY,
     MEANT,
@@ -54,6 +58,8 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _DEPENDENT = ("dependentRequired", "dependentSchemas", "dependencies")
 _APPLICATORS = frozenset({*_REFERENCES, *_DEPENDENT, "allOf", "anyOf", "oneOf"})
 
+_UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
+
 _TYPE_OF = {
     "object": "properties patternProperties additionalProperties required minProperties maxProperties propertyNames "
     "unevaluatedProperties",
@@ -80,6 +86,7 @@ class _Builder:
     def __init__(self, document: Document, validator: Any) -> None:
         self.document = document
         self.validator = validator
+        self.formats = checked_formats(document.draft)
         self.places: dict[str, Place] = {}
         self.nodes: dict[Key, Node] = {ANY: Node(parts=(Simple("any"),))}
         self.findings: dict[Finding, None] = {}
@@ -224,6 +231,9 @@ class _Builder:
     def literals(self, own: list[Place], listed: Place) -> Literals:
         schema = listed.schema
         values = [schema["const"]] if "const" in schema else schema["enum"]
+        for place in own:
+            for keyword in place.schema.keys() - _own(place.schema).keys() - _APPLICATORS:
+                self.note(place.at, keyword)
         tests = [self.validator.evolve(schema=_own(place.schema), _resolver=place.resolver) for place in own]
         kept = [value for value in values if all(test.is_valid(value) for test in tests)]
         if not kept:
@@ -300,7 +310,27 @@ class _Builder:
         least, most = _limits(own, "minLength", "maxLength")
         patterns = {(p.schema["pattern"], p.at): None for p in own if "pattern" in p.schema}
         formats = {(p.schema["format"], p.at): None for p in own if "format" in p.schema}
-        return String(least, most, tuple(patterns), tuple(formats), _of(own, "string"))
+        for tree, at in self.trees(patterns, formats):
+            fewest, longest = widths(tree)
+            least, most = max(least, fewest), _lower(most, longest)
+            if tree == NOTHING:
+                raise _Never(at, "it cannot accept any value: no text matches")
+            if most is not None and least > most:
+                raise _Never(at, "it cannot accept any value: what it matches has other lengths than the rest asks for")
+        return String(*_limits(own, "minLength", "maxLength"), tuple(patterns), tuple(formats), _of(own, "string"))
+
+    def trees(
+        self, patterns: Iterable[tuple[str, str]], formats: Iterable[tuple[str, str]]
+    ) -> Iterator[tuple[Tree, str]]:
+        """What is known of the texts that patterns and formats match, each with its place."""
+        for pattern, at in patterns:
+            tree = _tree(pattern)
+            if tree is not None:
+                yield tree, f"{at}/pattern"
+        for name, at in formats:
+            tree, _ = format_tree(name) if name in self.formats else (None, False)
+            if tree is not None:
+                yield tree, f"{at}/format"
 
     def number(self, own: list[Place], integer: bool) -> Number:
         low = high = None
@@ -330,6 +360,10 @@ class _Builder:
         if integer and multiple is not None:
             multiple = _common_multiple(multiple, Fraction(1))
             multiple = None if multiple == 1 else multiple
+        step = Fraction(1) if integer and multiple is None else multiple
+        if step is not None and low is not None and high is not None and not _has_multiple(step, low, high):
+            what = "whole number" if step == 1 else f"multiple of {float(step):g}"
+            raise _Never(of[0][0], f"it cannot accept any value: no {what} lies between minimum and maximum")
         return Number(integer, low, high, multiple, of)
 
     def array(self, own: list[Place]) -> Array:
@@ -430,7 +464,8 @@ class _Builder:
                     places.append(self.document.child(place, "patternProperties", pattern))
                 elif "patternProperties" not in schema and "additionalProperties" in schema:
                     places.append(self.document.child(place, "additionalProperties"))
-            yield pattern, self.maybe(places)
+            if _tree(pattern) != NOTHING:
+                yield pattern, self.maybe(places)
 
     def others(self, own: list[Place]) -> list[Place]:
         return [self.document.child(p, "additionalProperties") for p in own if "additionalProperties" in p.schema]
@@ -461,7 +496,9 @@ class _Builder:
 
 
 def _own(schema: dict[str, Any]) -> dict[str, Any]:
-    return {keyword: value for keyword, value in schema.items() if keyword not in _APPLICATORS}
+    """What a subschema says by itself. Beside applicators, what is unevaluated is not for it alone to say."""
+    left_out = _APPLICATORS | _UNEVALUATED if _APPLICATORS & schema.keys() else frozenset()
+    return {keyword: value for keyword, value in schema.items() if keyword not in left_out}
 
 
 def _of(own: list[Place], kind: str) -> Written:
@@ -476,6 +513,27 @@ def _limits(own: list[Place], low: str, high: str) -> tuple[int, int | None]:
         at = next(place.at for place in own if low in place.schema)
         raise _Never(at, f"{low} {least} is greater than max ({high} {most})")
     return least, most
+
+
+def _lower(a: int | None, b: int | None) -> int | None:
+    """The lower of two limits, of which each may be missing."""
+    return b if a is None else a if b is None else min(a, b)
+
+
+def _tree(pattern: str) -> Tree | None:
+    """The texts that a pattern matches, None where it cannot be followed."""
+    try:
+        return full_match(pattern)
+    except Untranslatable:
+        return None
+
+
+def _has_multiple(step: Fraction, low: tuple[Fraction, bool], high: tuple[Fraction, bool]) -> bool:
+    """Whether a multiple of `step` lies between two bounds (value, excluded)."""
+    first, last = ceil(low[0] / step), floor(high[0] / step)
+    first += low[1] and first * step == low[0]
+    last -= high[1] and last * step == high[0]
+    return first <= last
 
 
 def _required(place: Place) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from smc.constraints.regex_tree import (
     ANYTHING,
+    SURROGATES,
     Alt,
     Anchor,
     Chars,
@@ -27,7 +28,6 @@ from smc.constraints.regex_tree import (
 MAX_CHAIN = 16
 """Longest run of alternatives that is counted exactly: one rule a character, which takes time to compile."""
 
-SURROGATES: Ranges = ((0xD800, 0xDFFF),)
 _PLAIN = common(complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))), complement(SURROGATES))
 _ESCAPED = common(complement(_PLAIN), complement(SURROGATES))
 _SHORT = {0x22: '\\"', 0x5C: "\\\\", 8: "b", 9: "t", 10: "n", 12: "f", 13: "r"}

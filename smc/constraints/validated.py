@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from smc.constraints.base import CompiledConstraint, ConstraintRows
+from smc.constraints.notes import LanguageNote, compiled_notes
 from smc.vocabulary import Vocabulary
 
 S = TypeVar("S")
@@ -51,6 +52,11 @@ class Validated(Generic[S]):
     compiled: CompiledConstraint
     vocabulary: Vocabulary
     check: PrefixCheck[S]
+
+    @property
+    def notes(self) -> tuple[LanguageNote, ...]:
+        """What of the language the vocabulary cannot spell."""
+        return compiled_notes(self.compiled)
 
     def start(self) -> ValidatedRows[S]:
         """One row: the empty prefix."""

@@ -14,6 +14,7 @@ import xgrammar as xgr
 from smc.constraints.caching import per_vocabulary
 from smc.constraints.grammar_check import NO_NAMES, check_grammar
 from smc.constraints.nesting import too_deep
+from smc.constraints.notes import LanguageNote
 from smc.constraints.productivity import Rules
 from smc.constraints.time_limit import finish_within
 from smc.constraints.token_sets import TokenSets
@@ -84,14 +85,20 @@ class XGrammarRows:
 
 
 class XGrammarConstraint:
-    """A grammar compiled for one vocabulary."""
+    """A grammar compiled for one vocabulary.
+
+    Attributes:
+        notes: what of the language this vocabulary cannot spell.
+    """
 
     def __init__(
         self,
         vocabulary: Vocabulary,
         grammar: xgr.CompiledGrammar,
         accepts: Callable[[bytes], bool] | None = None,
+        notes: tuple[LanguageNote, ...] = (),
     ) -> None:
+        self.notes = notes
         self._grammar = grammar
         self._accepts = accepts or self.generates
         self._sets = TokenSets.of(vocabulary)
@@ -148,18 +155,18 @@ def compile_grammar(
     """
     tokens, compiler = per_vocabulary(vocabulary, "xgrammar", _compiler)
 
-    def work() -> xgr.CompiledGrammar:
+    def work() -> tuple[xgr.CompiledGrammar, tuple[LanguageNote, ...]]:
         grammar = parse(tokens)
         rules = Rules.read(grammar)
-        if check:
-            check_grammar(rules, what, vocabulary, written)
+        notes = check_grammar(rules, what, vocabulary, written) if check else ()
         # A mask takes the end of the root rule for the end of the text, even where the root is used inside itself: after
         # ``((a`` it would leave out the token ``))``. So the root must be a rule that nothing uses.
         if rules.root_is_used:
             grammar = xgr.Grammar.concat(grammar)
-        return compiler.compile_grammar(grammar)
+        return compiler.compile_grammar(grammar), notes
 
-    compiled = XGrammarConstraint(vocabulary, _in_time(what, work, located), accepts)
+    compiled_grammar, notes = _in_time(what, work, located)
+    compiled = XGrammarConstraint(vocabulary, compiled_grammar, accepts, notes)
     if compiled.is_dead:
         raise EmptyLanguageError(
             f"{what} allows no first token: either it describes no text at all, or the model's vocabulary cannot "
@@ -176,7 +183,7 @@ def read_rules(
     located: bool = True,
     written: Mapping[str, str] = NO_NAMES,
     check: bool = True,
-) -> Rules:
+) -> tuple[Rules, tuple[LanguageNote, ...]]:
     """The rules of a grammar that another engine will enforce, with the checks of `compile_grammar`, its arguments and its
     time limit.
 
@@ -186,11 +193,9 @@ def read_rules(
     """
     tokens, _ = per_vocabulary(vocabulary, "xgrammar", _compiler)
 
-    def work() -> Rules:
+    def work() -> tuple[Rules, tuple[LanguageNote, ...]]:
         rules = Rules.read(parse(tokens))
-        if check:
-            check_grammar(rules, what, vocabulary, written)
-        return rules
+        return rules, check_grammar(rules, what, vocabulary, written) if check else ()
 
     return _in_time(what, work, located)
 
@@ -200,7 +205,7 @@ def check_readable(
     what: str,
     parse: Callable[[xgr.TokenizerInfo], xgr.Grammar],
     written: Mapping[str, str] = NO_NAMES,
-) -> None:
+) -> tuple[LanguageNote, ...]:
     """The checks of `compile_grammar` for text that another engine will read too, within its time limit; none if xgrammar
     cannot read it.
 
@@ -209,14 +214,14 @@ def check_readable(
     """
     tokens, _ = per_vocabulary(vocabulary, "xgrammar", _compiler)
 
-    def work() -> None:
+    def work() -> tuple[LanguageNote, ...]:
         try:
             rules = Rules.read(parse(tokens))
         except (RuntimeError, ValueError, TypeError):
-            return
-        check_grammar(rules, what, vocabulary, written)
+            return ()
+        return check_grammar(rules, what, vocabulary, written)
 
-    _in_time(what, work)
+    return _in_time(what, work)
 
 
 def _in_time(what: str, work: Callable[[], T], located: bool = True) -> T:

@@ -62,6 +62,8 @@ class Matches(TextCondition):
             self._compiled  # noqa: B018
         except regex.error as error:
             raise OptionError(f"Matches cannot compile {self.pattern!r}: {error}.") from error
+        except RecursionError:
+            raise OptionError("Matches cannot compile its pattern: it is nested too deeply.") from None
 
     @cached_property
     def _compiled(self) -> regex.Pattern[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from smc.constraints import Lark, Regex
 from smc.constraints.crosscheck import BYTES, crosscheck, leads_through
 from smc.crosscheck import main
-from smc.errors import ConstraintError
+from smc.errors import ConstraintError, OptionError
 
 
 def test_verdicts() -> None:
@@ -79,6 +80,10 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
         (["--schema", "missing.json", "--strings", "TEXTS"], "missing.json cannot be read"),
         (["--schema", "TEXTS", "--strings", "TEXTS"], "not JSON"),
         (["--regex", "a", "--strings", "TEXTS", "--quoted"], "Line 1 of .* is not a JSON string"),
+        (["--regex", "(" * 400 + ")" * 400, "--strings", "TEXTS"], "nested too deeply"),
+        (["--ebnf", "TEXTS", "--strings", "TEXTS"], "texts holds no rule `name ::= ...`, so it is no grammar in ebnf"),
+        (["--gbnf", "TEXTS", "--strings", "TEXTS"], "texts holds no rule `name ::= ...`, so it is no grammar in gbnf"),
+        (["--gbnf", os.devnull, "--strings", "TEXTS"], "null holds no rule"),
     ],
 )
 def test_bad_input_is_one_paragraph(
@@ -91,6 +96,15 @@ def test_bad_input_is_one_paragraph(
     assert captured.out == ""
     assert len(captured.err.strip().splitlines()) == 1
     assert re.search(message, captured.err)
+
+
+def test_a_lone_surrogate_is_refused_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = tmp_path / "texts"
+    texts.write_text('"ab"\n"a\\ud83d\\ude00"\n"a\\ud800"\n')
+    assert main(["--regex", "a.*", "--strings", str(texts), "--quoted"]) == 2
+    assert re.search(r"Line 3 of .*texts holds the lone surrogate '\\ud800'", capsys.readouterr().err)
+    with pytest.raises(OptionError, match="holds the lone surrogate"):
+        crosscheck(lambda engine: Regex("a.*", engine=engine), ["a\ud800"])
 
 
 def test_no_language_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import math
 import random
 
@@ -15,8 +14,9 @@ from constraint_tools import AB, BYTES, allowed_ids, expected_mask, spell, walks
 from smc import SMCSampler, TableModel
 from smc.constraints import EBNF, GBNF, Choice, Constraint, JSONSchema, Lark, Regex, StructuralTag
 from smc.constraints.coverage import Coverage
+from smc.constraints.notes import language_of, refuse_narrowing
 from smc.constraints.productivity import CHARACTERS, CHARACTERS_STAR, CHOICES, LITERAL, REPEAT, RULE, Rules
-from smc.errors import ConstraintError, EmptyLanguageError
+from smc.errors import ConstraintError, EmptyLanguageError, NarrowedLanguageError
 from smc.vocabulary import Vocabulary
 
 # (constraint, what the message says)
@@ -119,30 +119,30 @@ def test_characters_that_the_vocabulary_lacks(constraint: Constraint, message: s
         constraint.compile(AB)
 
 
-def test_a_rule_that_the_vocabulary_cannot_spell_is_an_error_and_an_alternative_is_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_rule_that_the_vocabulary_cannot_spell_is_an_error_and_an_alternative_is_a_note() -> None:
     with pytest.raises(ConstraintError, match=r"cannot spell: it needs 'é' \(U\+00E9\) \(rule 'accent'\)") as caught:
         EBNF('root ::= "a" | accent\naccent ::= "\u00e9" "a"').compile(AB)
     assert not isinstance(caught.value, EmptyLanguageError)
-    with caplog.at_level(logging.WARNING, "smc"):
-        compiled = EBNF('root ::= "a" | ("\u00e9" "a")+').compile(AB)
-        Choice(["a", "c"]).compile(AB)
-    assert [record.getMessage().partition("needs ")[2] for record in caplog.records] == [
-        "'é' (U+00E9) (rule 'root'). It is left out.",
-        "'c' (U+0063). It is left out.",
-    ]
+    grammar = EBNF('root ::= "a" | ("\u00e9" "a")+')
+    compiled = grammar.compile(AB)
+    (note,) = language_of(grammar, compiled).loses_values
+    assert (note.at, note.keyword) == ("rule 'root'", "vocabulary")
+    assert note.what.endswith("for want of 'é' (U+00E9)")
+    for engine in ("xgrammar", "llguidance"):
+        choice = Choice(["a", "c"], engine=engine)
+        assert "for want of 'c' (U+0063)" in str(language_of(choice, choice.compile(AB)).loses_values)
+        with pytest.raises(NarrowedLanguageError, match=r"'c' \(U\+0063\)"):
+            refuse_narrowing(choice, choice.compile(AB))
+        refuse_narrowing(choice)  # nothing is known without the vocabulary
     assert allowed_ids(compiled.start(), AB) == {0}
     unchecked = EBNF('root ::= "a" | accent\naccent ::= "\u00e9" "a"', check=False)
     assert allowed_ids(unchecked.compile(AB).start(), AB) == {0}
 
 
-def test_classes_over_all_of_unicode_are_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "smc"):
-        for vocabulary in (AB, BYTES):
-            EBNF('root ::= [^"]* any\nany ::= [\\u0000-\\U0010ffff]').compile(vocabulary)
-            Regex("[^x]+").compile(vocabulary)
-    assert not caplog.records
+def test_classes_over_all_of_unicode_are_no_error() -> None:
+    for vocabulary in (AB, BYTES):
+        for constraint in (EBNF('root ::= [^"]* any\nany ::= [\\u0000-\\U0010ffff]'), Regex("[^x]+")):
+            assert not language_of(constraint, constraint.compile(vocabulary)).notes
 
 
 def test_coverage_is_that_of_the_characters_one_by_one() -> None:

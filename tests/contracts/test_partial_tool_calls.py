@@ -244,6 +244,29 @@ def test_notes_name_the_tool() -> None:
             ConstraintError,
             "of the tool 'a': .*invalid at /required",
         ),
+        (None, {}, ConstraintError, "takes a list of tools, each .*, not None"),
+        (PING, {}, ConstraintError, "takes a list of tools"),
+        ("ping", {}, ConstraintError, "takes a list of tools"),
+        ([{"name": "a", "parameters": []}], {}, ConstraintError, r"of the tool 'a' are no schema of an object: \[\]"),
+        ([{"name": "a", "parameters": False}], {}, ConstraintError, "of the tool 'a' are no schema of an object"),
+        ([{"name": "a", "params": {}}], {}, ConstraintError, "tool 'a' has no 'parameters', and its key 'params'"),
+        (
+            [{"type": "function", "function": {"name": "a"}, "parameters": {"required": ["x"]}}],
+            {},
+            ConstraintError,
+            "tool 'a' has no 'parameters', and its key 'parameters' .*inside 'function'",
+        ),
+        (
+            [{"name": "a", "parameters": {"type": "object"}, "input_schema": {"type": "object"}}],
+            {},
+            ConstraintError,
+            "its parameters twice, under 'parameters' and 'input_schema'",
+        ),
+        ([PING], {"keys": ("name",)}, OptionError, "keys of ToolCalls must be two texts"),
+        ([PING], {"keys": (1, 2)}, OptionError, "keys of ToolCalls must be two texts"),
+        ([PING], {"keys": "ab"}, OptionError, "keys of ToolCalls must be two texts"),
+        ([PING], {"keys": ("a", "")}, OptionError, "keys of ToolCalls must be two texts"),
+        ([PING], {"keys": ("name", "name")}, OptionError, "two different texts"),
         ([PING], {"begin": ""}, ConstraintError, "as begin"),
         ([PING], {"end": ""}, ConstraintError, "as end"),
         ([PING], {"begin": "<<"}, ConstraintError, "overlaps itself"),
@@ -254,6 +277,27 @@ def test_notes_name_the_tool() -> None:
 def test_bad_input_is_refused_by_name(tools, options, error, message) -> None:
     with pytest.raises(error, match=message):
         ToolCalls(tools, **options)
+
+
+@pytest.mark.parametrize("key", ["parameters", "input_schema", "inputSchema"])
+def test_parameters_by_any_of_their_names(key: str) -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+    described = {"description": "...", "anything": "else"}
+    assert ToolCalls([{"name": "f", key: schema, **described}]) == ToolCalls([{"name": "f", "parameters": schema}])
+
+
+@pytest.mark.parametrize("tool", [{"parameters": None}, {"parameters": {}}, {"description": "...", "strict": True}])
+def test_without_parameters_there_are_no_arguments(tool: dict) -> None:
+    tools = ToolCalls([{"name": "ping", **tool}])
+    assert tools == ToolCalls([{"name": "ping"}])
+    assert tools.holds('<tool_call>{"name": "ping", "arguments": {}}</tool_call>')
+    assert not tools.holds('<tool_call>{"name": "ping", "arguments": {"a": 1}}</tool_call>')
+
+
+def test_parameters_that_cannot_be_met_are_those_of_a_tool() -> None:
+    never = {"type": "object", "properties": {"x": False}, "required": ["x"]}
+    with pytest.raises(EmptyLanguageError, match=r"The parameters of the tool 'g': .* describes no value"):
+        ToolCalls([PING, {"name": "g", "parameters": never}]).compile(TOKENS)
 
 
 def test_tool_calls_are_values() -> None:

@@ -188,3 +188,27 @@ def test_what_cannot_travel_is_refused_by_name() -> None:
 def test_a_worker_that_cannot_start_is_an_error() -> None:
     with pytest.raises(PotentialError, match=r"could not start: it raised ModuleNotFoundError: no luck here.*__main__"):
         InProcesses(Unloadable(judge)).answers("complete", ["a"], "zero")
+
+
+class Mute(Exception):
+    """It cannot even say what is wrong."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+ENDS = {"mute": Mute(), "interrupt": KeyboardInterrupt(), "exit": SystemExit(5)}
+
+
+def end(text: str) -> float:
+    if text in ENDS:
+        raise ENDS[text]
+    return float(os.getpid())
+
+
+def test_workers_outlive_whatever_is_raised() -> None:
+    with InProcesses(TextPotential(end), workers=1, seconds=60.0) as pooled:
+        answers = pooled.answers("complete", ["first", *ENDS, "last"], "zero")
+    assert answers[0] == answers[-1]  # one process all along
+    reasons = [getattr(answer, "reason", answer) for answer in answers[1:-1]]
+    assert reasons == ["raised Mute: (no str: it raises)", "raised KeyboardInterrupt: ", "raised SystemExit: 5"]

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from smc import Checked, Intersection, Regex, SMCSampler, TableModel, Template, ToolCalls, baselines
+from smc import Checked, Intersection, JSONSchema, Regex, SMCSampler, TableModel, Template, ToolCalls, baselines
 from smc.constraints.base import Constraint
+from smc.errors import NarrowedLanguageError
 from smc.exact import enumerate_posterior
 
 CALL = '{"name":"f","arguments":{}}'
@@ -90,3 +91,16 @@ def test_a_part_that_has_to_be_asked_is_asked_last_and_about_few_tokens() -> Non
     assert set(run.posterior()) == set(exact.posterior())
     assert set(asked) <= {"", "a", "aa"}
     assert run.cost.checks > 0
+
+
+@pytest.mark.parametrize("wrap", [lambda c: c, lambda c: Intersection(Regex(r"[\s\S]*"), c)])
+def test_what_the_vocabulary_cannot_spell_is_on_the_result_and_refused_under_strict(wrap) -> None:
+    """A model of digits: strings have no quote, so a schema of integers or strings loses all its strings."""
+    model = TableModel(["1", "2", "</s>"], "</s>", lambda prefix: {"1": 0.25, "2": 0.25, "</s>": 0.5})
+    constraint = wrap(JSONSchema({"type": ["integer", "string"]}, whitespace="compact"))
+    lost = SMCSampler(model, constraint, max_tokens=3).run("").language.loses_values
+    assert len(lost) == 1
+    assert "'\"'" in lost[0].what
+    assert baselines.beam(model, constraint, "", max_tokens=3).language.loses_values == lost
+    with pytest.raises(NarrowedLanguageError, match="vocabulary"):
+        SMCSampler(model, constraint, strict_language=True)
