@@ -24,7 +24,7 @@ _LATEST = jsonschema.Draft202012Validator
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 
-EMAIL = rf'(?:{_ATOM}(?:\.{_ATOM})*|"(?:[ !#-\[\]-~]|\\[ -~])*")@(?:{_LABEL}(?:\.{_LABEL})*|\[[^\[\]\\\s]+\])'
+EMAIL = rf'(?:{_ATOM}(?:\.{_ATOM})*|"(?:[ !#-\[\]-~]|\\[ -~])*")@(?:{_LABEL}(?:\.{_LABEL})*|\[[^\[\]\\\s@%]+\])'
 """A mailbox as in section 4.1.2 of RFC 5321, for a full match; what stands in brackets has yet to be looked at."""
 
 _DATE_TIME = r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt](?P<time>.*)"
@@ -78,10 +78,7 @@ def _theirs(check: Callable[[Any], Any], without_blanks: bool) -> Callable[[str]
 def _defined_by(draft: type[jsonschema.protocols.Validator]) -> set[str]:
     """Which of the formats written here a draft defines."""
     dialect = str(draft.META_SCHEMA.get("$schema", ""))
-    names = {"email", "regex"}
-    if "draft-03" in dialect:
-        return names
-    names |= {"date-time"}
+    names = {"date-time", "email", "regex"}
     if "draft-04" in dialect or "draft-06" in dialect:
         return names
     names |= {"idn-email", "relative-json-pointer", "time"}

@@ -20,6 +20,7 @@ from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
 from smc.constraints.json_patterns import found
 from smc.constraints.json_reader import Step
+from smc.constraints.json_subschemas import DEFINITIONS, escaped, has_own_base, member, written_in
 
 Place: TypeAlias = tuple[str, ...]
 """JSON pointers of the subschemas that must hold at one place of the document."""
@@ -27,25 +28,9 @@ Place: TypeAlias = tuple[str, ...]
 MAX_PLACES = 4096
 """Places remembered; keys may be anything, so there is no end to them."""
 
-_ONE = (
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "else",
-    "if",
-    "items",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-)
-_LISTS = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
-_MAPS = ("dependencies", "dependentSchemas", "patternProperties", "properties")
 _CLAIMED = frozenset(
     {"additionalItems", "additionalProperties", "allOf", "items", "patternProperties", "prefixItems", "properties"}
 )
-_DEFINITIONS = ("$defs", "definitions")
 
 
 class Places:
@@ -64,20 +49,27 @@ class Places:
         root = referencing.Resource.from_contents(self._root, default_specification=specification)
         self._resolver = REGISTRY.resolver_with_root(root)
         self.schemas: dict[str, Any] = {}  # by pointer; those with a base of their own are left out
+        self._inner: dict[str, list[tuple[str, str]]] = {}  # keyword and pointer of what is written in each
         self._pointers: dict[int, str] = {}
+        self._targets: dict[str, str | None] = {}
         self._register("", self._root)
         self.root: Place = self._all_of([""])
         self.inside = lru_cache(MAX_PLACES)(self._inside)
 
     def _register(self, pointer: str, schema: Any) -> None:
-        if pointer in self.schemas or (pointer and _has_own_base(schema)):
+        if pointer in self.schemas or (pointer and has_own_base(schema)):
             return
         self.schemas[pointer] = schema
         if isinstance(schema, dict):
             self._pointers.setdefault(id(schema), pointer)
-            for under, child in _written_in(schema, (*_MAPS, *_DEFINITIONS)):
-                self._register(pointer + under, child)
-            self.target(schema)  # it may stand where no keyword leads
+            children = [(keyword, pointer + under, child) for keyword, under, child in written_in(schema)]
+            # definitions by themselves apply to nothing
+            self._inner[pointer] = [(keyword, under) for keyword, under, _ in children if keyword not in DEFINITIONS]
+            for _, under, child in children:
+                self._register(under, child)
+            reference = schema.get("$ref")
+            if isinstance(reference, str) and _is_pointer(reference):
+                self._at(unquote(reference[1:]))  # it may stand where no keyword leads
 
     def _inside(self, place: Place, step: Step) -> Place:
         """What must hold one step further in: at a key of the object or an index of the array at `place`."""
@@ -124,7 +116,12 @@ class Places:
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return None
-        if reference == "#" or reference.startswith("#/"):
+        if reference not in self._targets:
+            self._targets[reference] = self._target(reference)
+        return self._targets[reference]
+
+    def _target(self, reference: str) -> str | None:
+        if _is_pointer(reference):
             return self._at(unquote(reference[1:]))
         try:
             contents = self._resolver.lookup(reference).contents
@@ -134,10 +131,12 @@ class Places:
 
     def _at(self, pointer: str) -> str | None:
         """The pointer, if a subschema is there whose references mean what they mean at the root."""
+        if pointer in self.schemas:
+            return pointer
         here: Any = self._root
         for part in pointer.split("/")[1:]:
-            here = _member(here, part)
-            if here is None or _has_own_base(here):
+            here = member(here, part)
+            if here is None or has_own_base(here):
                 return None
         self._register(pointer, here)
         return pointer if pointer in self.schemas else None
@@ -161,7 +160,7 @@ class Places:
         """The innermost subschema that a pointer leads through."""
         here, nearest, passed = self._root, "", ""
         for part in pointer.split("/")[1:]:
-            here, passed = _member(here, part), f"{passed}/{part}"
+            here, passed = member(here, part), f"{passed}/{part}"
             if passed in self.schemas:
                 nearest = passed
         return nearest
@@ -169,9 +168,8 @@ class Places:
     def _unclaimed(self, pointer: str, schema: Any) -> Iterator[str]:
         """What a subschema applies without claims: its ``anyOf``, ``if``, ..., and what has a base of its own."""
         if isinstance(schema, dict):
-            for under, _ in _written_in(schema, _MAPS):
-                child = pointer + under
-                if under.split("/")[1] not in _CLAIMED or child not in self.schemas:
+            for keyword, child in self._inner[pointer]:
+                if keyword not in _CLAIMED or child not in self.schemas:
                     yield child
             yield from self._unfollowed(pointer, schema)
 
@@ -188,7 +186,7 @@ class Places:
         for pointer, schema in self.schemas.items():
             if not isinstance(schema, dict):
                 continue
-            used = [pointer + under for under, _ in _written_in(schema, _MAPS)]
+            used = [under for _, under in self._inner[pointer]]
             target = self.target(schema)
             used += [*self._unfollowed(pointer, schema), *([] if target is None else [target])]
             for part in used:
@@ -203,12 +201,16 @@ class Places:
         return reaching
 
 
+def _is_pointer(reference: str) -> bool:
+    return reference == "#" or reference.startswith("#/")
+
+
 def _for_key(schema: dict[str, Any], key: str) -> Iterator[str]:
     declared = key in schema.get("properties", {})
     if declared:
-        yield f"/properties/{_escaped(key)}"
+        yield f"/properties/{escaped(key)}"
     matches = {pattern: found(pattern, key) for pattern in schema.get("patternProperties", {})}
-    yield from (f"/patternProperties/{_escaped(pattern)}" for pattern, match in matches.items() if match)
+    yield from (f"/patternProperties/{escaped(pattern)}" for pattern, match in matches.items() if match)
     if "additionalProperties" in schema and not declared and not any(match is not False for match in matches.values()):
         yield "/additionalProperties"
 
@@ -220,40 +222,3 @@ def _for_index(schema: dict[str, Any], index: int) -> Iterator[str]:
         yield f"/{first}/{index}"
     elif rest in schema:
         yield f"/{rest}"
-
-
-def _written_in(schema: dict[str, Any], maps: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """The subschemas written directly in one, each with the pointer from it."""
-    for keyword in _ONE:
-        if isinstance(schema.get(keyword), dict | bool):
-            yield f"/{keyword}", schema[keyword]
-    for keyword in _LISTS:
-        if isinstance(schema.get(keyword), list):
-            yield from ((f"/{keyword}/{i}", child) for i, child in enumerate(schema[keyword]))
-    for keyword in maps:
-        if isinstance(schema.get(keyword), dict):
-            for name, child in schema[keyword].items():
-                if isinstance(child, dict | bool):
-                    yield f"/{keyword}/{_escaped(name)}", child
-
-
-def _has_own_base(schema: Any) -> bool:
-    """Whether a subschema is a resource or a dialect of its own, so that references in it mean something else."""
-    if not isinstance(schema, dict):
-        return False
-    names = [schema.get(keyword) for keyword in ("$id", "id")]
-    return "$schema" in schema or any(isinstance(name, str) and not name.startswith("#") for name in names)
-
-
-def _member(value: Any, part: str) -> Any:
-    """One step of a JSON pointer; None where it leads nowhere."""
-    part = part.replace("~1", "/").replace("~0", "~")
-    if isinstance(value, dict):
-        return value.get(part)
-    if isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-        return value[int(part)]
-    return None
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import jsonschema
@@ -39,9 +39,7 @@ class PrefixChecker:
         self._validator = validator
         self._places = Places(validator)
         self._asked = None if needed is None else self._places.asking(needed)
-        self._validators = {
-            pointer: validator.evolve(schema=schema) for pointer, schema in self._places.schemas.items()
-        }
+        self._validators = cache(self._evolved)  # of large schemas, few subschemas are ever asked
         self._distinct = validator.evolve(schema={"uniqueItems": True})
         self._verdict = lru_cache(MAX_VERDICTS)(self._ask)
 
@@ -81,7 +79,7 @@ class PrefixChecker:
     def _bad_name(self, pointer: str, container: Container, name: str) -> bool:
         """Whether the key of a member is one that the object may not have."""
         names = f"{pointer}/propertyNames"
-        known = self._keyword(pointer, "propertyNames") is not None and names in self._validators
+        known = self._keyword(pointer, "propertyNames") is not None and names in self._places.schemas
         return known and not self._holds(names, name)
 
     def _bad_member(self, pointer: str, container: Container, value: Any) -> bool:
@@ -109,9 +107,12 @@ class PrefixChecker:
         except ValueError:
             return False  # the validator of the whole document could not judge it either
 
+    def _evolved(self, pointer: str) -> jsonschema.protocols.Validator:
+        return self._validator.evolve(schema=self._places.schemas[pointer])
+
     def _ask(self, pointer: str, text: str) -> bool:
         """What a subschema says of a value, written as Python writes JSON."""
-        return bool(self._validators[pointer].is_valid(json.loads(text)))
+        return bool(self._validators(pointer).is_valid(json.loads(text)))
 
 
 def prefix_checker(

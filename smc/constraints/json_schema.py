@@ -17,10 +17,11 @@ from smc.constraints.json_validator import read_json, schema_validator
 from smc.constraints.nesting import readable, too_deep
 from smc.constraints.notes import LanguageNote
 from smc.constraints.schema_audit import AuditEntry, audited, notes
+from smc.constraints.schema_closed import closed
 from smc.constraints.schema_grammar import written
 from smc.constraints.schema_graph import Finding, Graph
 from smc.constraints.schema_normal import normalised
-from smc.constraints.schema_places import Document, rewritten
+from smc.constraints.schema_places import Document
 from smc.constraints.schema_rewrite import SchemaWriter
 from smc.constraints.validated import validated
 from smc.constraints.xgrammar_engine import ENGINE, compile_grammar
@@ -55,9 +56,11 @@ class JSONSchema(CompileOnce):
         whitespace: between elements: ``"compact"`` for none; ``"bounded"`` for at most two characters on each side of an
             element (a model cannot run away into blanks); ``"free"`` for any amount.
         engine: ``"xgrammar"`` or ``"llguidance"`` (an optional package).
-        closed: objects and arrays hold nothing but what the schema names, where it does not say otherwise. That is
-            what the user of a tool means and not what JSON Schema means, so the validator reads the schema so too. Each
-            subschema is closed by itself: objects that name different properties exclude one another under ``allOf``.
+        closed: objects hold no members but those that the schema names in ``properties`` and ``patternProperties``,
+            and arrays no items but those it lists, where it does not say otherwise. That is what the user of a tool
+            means and not what JSON Schema means, so the validator reads the schema so too. A value is closed once, to
+            all that its subschema names with the branches of ``allOf``, ``anyOf`` and the like and what they refer to,
+            as by ``unevaluatedProperties: false``. Conditions (``not``, ``if``, ``contains``) are read as written.
 
     Raises:
         ConstraintError: text that is not JSON, or a schema that is not valid (the message names the place) or is nested
@@ -90,7 +93,7 @@ class JSONSchema(CompileOnce):
     def schema(self) -> Any:
         """The schema as a fresh Python value, closed if it is to be."""
         schema = json.loads(self.text)
-        return rewritten(schema, _closed) if self.closed else schema
+        return closed(schema) if self.closed else schema
 
     @property
     def engine(self) -> str:
@@ -116,7 +119,8 @@ class JSONSchema(CompileOnce):
     @cached_property
     def _validator(self) -> Any:
         with readable(self._named):
-            return schema_validator(self.schema)
+            as_written = schema_validator(json.loads(self.text))
+            return schema_validator(self.schema) if self.closed else as_written
 
     @cached_property
     def _document(self) -> Document:
@@ -201,20 +205,6 @@ class JSONSchema(CompileOnce):
         raise EmptyLanguageError(
             f"{self._named} describes no value: {'; '.join(listed[:3])}{more}. Change what excludes every value there."
         )
-
-
-def _closed(schema: dict[str, Any]) -> dict[str, Any]:
-    """An object or array schema that names its parts, closed to others unless it says otherwise."""
-    listed = "prefixItems" in schema or isinstance(schema.get("items"), list)
-    if {"properties", "patternProperties", "required"} & schema.keys() and not {
-        "additionalProperties",
-        "unevaluatedProperties",
-    } & schema.keys():
-        schema = {**schema, "additionalProperties": False}
-    if listed and not {"additionalItems", "unevaluatedItems"} & schema.keys():
-        other = "items" if "prefixItems" in schema else "additionalItems"
-        schema = {other: False, **schema}
-    return schema
 
 
 def _canonical(schema: object) -> str:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
 import jsonschema
-import referencing.exceptions
-import referencing.jsonschema
-from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend, validator_for
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
 from smc.constraints.json_formats import format_checker
-from smc.constraints.json_patterns import PATTERN_SECONDS, compiled, found
+from smc.constraints.json_patterns import PATTERN_SECONDS, found
+from smc.constraints.json_survey import survey
 from smc.constraints.json_unevaluated import unevaluated_properties
 from smc.errors import ConstraintError
 
 __all__ = ["PATTERN_SECONDS", "read_json", "schema_validator"]
 
 _LATEST = jsonschema.Draft202012Validator
+_TOO_OLD = re.compile(r"/draft-0[0-3]/")
 
 
 def read_json(data: bytes) -> Any:
@@ -29,7 +30,8 @@ def read_json(data: bytes) -> Any:
 
     Raises:
         ValueError: not UTF-8, not JSON (NaN and Infinity are not), a key given twice in one object, or a lone
-            surrogate, which no UTF-8 reader can hold.
+            surrogate, which no UTF-8 reader can hold. Nor are integers read of more than 4300 digits
+            (:func:`sys.set_int_max_str_digits`).
         RecursionError: nested too deeply to read.
     """
     value = _DECODER.decode(data.decode("utf-8"))
@@ -55,62 +57,31 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_refuse)
 def schema_validator(schema: Any) -> jsonschema.protocols.Validator:
     """A validator for the schema's own draft (the latest without ``$schema``), formats checked, offline.
 
+    Two limits are Python's own: values nested more than some 150 deep end in a RecursionError (how deep, depends on the schema
+    and on the stack in use), and integers of more than 4300 digits are not read at all; see :func:`sys.setrecursionlimit`
+    and :func:`sys.set_int_max_str_digits`, which hold for the whole process and are therefore not set here.
+    :meth:`JSONSchema.is_valid <smc.constraints.json_schema.JSONSchema.is_valid>` counts both as invalid.
+
     Departures from the library's defaults: references are never fetched from the network, ``multipleOf`` is exact on
     decimals (19.99 is a multiple of 0.01), patterns are those of ECMA-262 and each search has a time limit
     (PATTERN_SECONDS, after which the string counts as invalid), and formats are those of
     :mod:`smc.constraints.json_formats`.
 
     Raises:
-        ConstraintError: not a valid schema, a pattern that is no regular expression, or a reference that leads nowhere;
-            names the JSON pointer.
+        ConstraintError: not a valid schema, a draft before 4, a pattern that is no regular expression, or a reference that
+            leads nowhere, to what is no schema, or back to itself without entering a value; names the JSON pointer.
     """
     draft = validator_for(schema, default=_LATEST)
-    try:
-        draft.check_schema(schema, format_checker(draft))  # type: ignore[call-arg]  # the protocol does not list it
-    except SchemaError as error:
-        at = "/".join(["", *(str(part).replace("~", "~0").replace("/", "~1") for part in error.absolute_path)])
-        if error.validator == "format" and error.validator_value == "regex":
-            raise ConstraintError(f"The JSON Schema is invalid at {at}. {_reason(str(error.instance))}") from None
+    written_for = str(schema.get("$schema", "")) if isinstance(schema, dict) else ""
+    if _TOO_OLD.search(written_for):
         raise ConstraintError(
-            f"The JSON Schema is invalid at {at or 'its root'}: {error.message}. "
-            f"See {draft.META_SCHEMA['$schema']} for what may stand there."
-        ) from None
-    _check_references(schema, draft.META_SCHEMA["$schema"])
+            f"The JSON Schema is written for {written_for}: drafts before 4 mean other things by the same words and are "
+            "not enforced. Use draft 4 or later."
+        )
+    survey(schema, draft)
     exact = extend(draft, {name: check for name, check in _KEYWORDS.items() if name in draft.VALIDATORS})
     validator: jsonschema.protocols.Validator = exact(schema, format_checker=format_checker(draft), registry=REGISTRY)
     return validator
-
-
-def _reason(pattern: str) -> str:
-    """Why a pattern is not one, in words."""
-    try:
-        compiled(pattern)
-    except ConstraintError as error:
-        return str(error)
-    return ""
-
-
-def _check_references(schema: Any, dialect: str) -> None:
-    specification = referencing.jsonschema.specification_with(dialect)
-    root = referencing.Resource.from_contents(schema, default_specification=specification)
-
-    def visit(resource: referencing.Resource[Any], resolver: Any) -> None:
-        written = resource.contents if isinstance(resource.contents, dict) else {}
-        for pattern in written.get("patternProperties", {}):
-            compiled(pattern)  # early drafts do not say that it must be a regular expression
-        reference = written.get("$ref")
-        if isinstance(reference, str):
-            try:
-                resolver.lookup(reference)
-            except (referencing.exceptions.Unresolvable, ValueError):
-                raise ConstraintError(
-                    f"The JSON Schema refers to {reference!r}, which it does not contain: define it (under $defs, say) "
-                    "or write the subschema in place. References are never fetched from the network."
-                ) from None
-        for inner in resource.subresources():
-            visit(inner, resolver.in_subresource(inner))
-
-    visit(root, REGISTRY.resolver_with_root(root))
 
 
 def _multiple_of(validator: Any, divisor: float, instance: Any, schema: Any) -> Iterator[ValidationError]:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from smc.constraints.ecma_regex import Untranslatable, full_match
+from smc.constraints.json_patterns import found
 from smc.constraints.llguidance_engine import engine_package
 from smc.constraints.regex_tree import Tree, either, sequence, spelled
 from smc.constraints.schema_formats import format_tree
 from smc.constraints.schema_graph import Finding, Graph, Literals, Number, Object, Part, String, Written, findings_of
 from smc.constraints.schema_rewrite import SchemaWriter, joined
-from smc.constraints.schema_values import has_spellings
+from smc.constraints.schema_values import has_spellings, productive
 
 MAX_BOUND = 2**53
 """Largest bound of a number that the engine is given: it computes with floating point."""
@@ -32,15 +33,44 @@ def for_llguidance(graph: Graph, whitespace: str, formats: frozenset[str]) -> tu
         whitespace: "compact", "bounded" or "free".
         formats: those that the validator checks; others are annotations.
     """
+    graph = _without_empty_strings(graph, formats)
     writer = _Writer(graph, formats)
     schema = {**writer.schema(), "x-guidance": _SEPARATORS[whitespace]}
+    if writer.overlaps and _refusal(schema):
+        writer = _Writer(graph, formats, merges=False)
+        schema = {**writer.schema(), "x-guidance": _SEPARATORS[whitespace]}
     return json.dumps(schema, ensure_ascii=False), tuple(writer.findings)
 
 
+def _without_empty_strings(graph: Graph, formats: frozenset[str]) -> Graph:
+    """The normal form without strings whose conditions exclude one another: the engine refuses a schema that holds one."""
+    writer = _Writer(graph, formats)
+
+    def kept(part: Part) -> bool:
+        if not isinstance(part, String) or not (part.patterns or part.formats):
+            return True
+        return "nsatisfiable" not in _refusal(writer.string(part))
+
+    nodes = {key: replace(node, parts=tuple(filter(kept, node.parts))) for key, node in graph.nodes.items()}
+    alive = productive(nodes)
+    return replace(graph, nodes=nodes, alive=alive) if graph.root in alive else graph  # else the engine says so
+
+
 class _Writer(SchemaWriter):
-    def __init__(self, graph: Graph, formats: frozenset[str]) -> None:
+    """Writes a graph for the engine.
+
+    The engine merges what is declared of a key with what patterns say of it, which it cannot do in every schema. Without
+    `merges`, an object with such a key has no patterns: any key that is not declared may have any of their values.
+
+    Attributes:
+        overlaps: whether there is an object with such a key.
+    """
+
+    def __init__(self, graph: Graph, formats: frozenset[str], merges: bool = True) -> None:
         super().__init__(graph)
         self.formats = formats
+        self.merges = merges
+        self.overlaps = False
         self.findings: dict[Finding, None] = {}
 
     def note(self, of: Written, keywords: str, case: str = "") -> None:
@@ -104,6 +134,16 @@ class _Writer(SchemaWriter):
         if optional and (part.least or part.most is not None):
             self.note(part.of, "minProperties maxProperties", "optional")
             schema = {k: v for k, v in schema.items() if k not in ("minProperties", "maxProperties")}
+        overlapping = any(
+            found(pattern, name) is not False for pattern, _ in part.patterns for name, _ in part.declared
+        )
+        self.overlaps |= overlapping
+        if overlapping and not self.merges:
+            self.note(part.of, "patternProperties", "overlap")
+            values = [*schema.pop("patternProperties").values(), schema["additionalProperties"]]
+            schema["additionalProperties"] = (
+                True if True in values else {"anyOf": [v for v in values if v is not False]}
+            )
         if "patternProperties" in schema:
             schema["patternProperties"], readable = self.by_pattern(part, schema["patternProperties"])
             if not readable:  # any key may be one of them
@@ -134,6 +174,10 @@ def _readable(patterns: tuple[str, ...]) -> bool:
     """Whether the engine takes these patterns side by side: it refuses those that may match one key."""
     if len(patterns) == 1:
         return True
+    return not _refusal({"type": "object", "patternProperties": dict.fromkeys(patterns, True)})
+
+
+def _refusal(schema: dict[str, Any]) -> str:
+    """Why the engine does not take a schema; empty if it does."""
     matcher = engine_package().LLMatcher
-    schema = {"type": "object", "patternProperties": dict.fromkeys(patterns, True)}
-    return not matcher.validate_grammar(matcher.grammar_from_json_schema(json.dumps(schema)))
+    return str(matcher.validate_grammar(matcher.grammar_from_json_schema(json.dumps(schema, ensure_ascii=False))))

@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from math import ceil, floor, gcd, lcm
 from typing import Any
 
 from smc.constraints.ecma_regex import Untranslatable, full_match
 from smc.constraints.json_formats import checked_formats
 from smc.constraints.json_patterns import found
 from smc.constraints.regex_tree import NOTHING, Tree, widths
+from smc.constraints.schema_bounds import common_multiple, exact, has_multiple, lower
 from smc.constraints.schema_formats import format_tree
 from smc.constraints.schema_graph import (
     ANY,
@@ -312,7 +312,7 @@ class _Builder:
         formats = {(p.schema["format"], p.at): None for p in own if "format" in p.schema}
         for tree, at in self.trees(patterns, formats):
             fewest, longest = widths(tree)
-            least, most = max(least, fewest), _lower(most, longest)
+            least, most = max(least, fewest), lower(most, longest)
             if tree == NOTHING:
                 raise _Never(at, "it cannot accept any value: no text matches")
             if most is not None and least > most:
@@ -343,26 +343,26 @@ class _Builder:
             ):
                 bounds = []
                 if keyword in schema:  # draft 4 says with a flag that a bound is excluded
-                    bounds.append((_exact(schema[keyword]), schema.get(flag) is True))
+                    bounds.append((exact(schema[keyword]), schema.get(flag) is True))
                 if not isinstance(schema.get(flag, False), bool):
-                    bounds.append((_exact(schema[flag]), True))
+                    bounds.append((exact(schema[flag]), True))
                 for bound in bounds:
                     if name == "low" and (low is None or bound > low):
                         low = bound
                     if name == "high" and (high is None or (-bound[0], bound[1]) > (-high[0], high[1])):
                         high = bound
             if "multipleOf" in schema:
-                step = _exact(schema["multipleOf"])
-                multiple = step if multiple is None else _common_multiple(multiple, step)
+                step = exact(schema["multipleOf"])
+                multiple = step if multiple is None else common_multiple(multiple, step)
         of = _of(own, "number")
         if low is not None and high is not None and (low[0] > high[0] or (low[0] == high[0] and (low[1] or high[1]))):
             raise _Never(of[0][0], "minimum greater than maximum")
         if integer and multiple is not None:
-            multiple = _common_multiple(multiple, Fraction(1))
+            multiple = common_multiple(multiple, Fraction(1))
             multiple = None if multiple == 1 else multiple
-        step = Fraction(1) if integer and multiple is None else multiple
-        if step is not None and low is not None and high is not None and not _has_multiple(step, low, high):
-            what = "whole number" if step == 1 else f"multiple of {float(step):g}"
+        spacing = Fraction(1) if integer and multiple is None else multiple
+        if spacing is not None and low is not None and high is not None and not has_multiple(spacing, low, high):
+            what = "whole number" if spacing == 1 else f"multiple of {float(spacing):g}"
             raise _Never(of[0][0], f"it cannot accept any value: no {what} lies between minimum and maximum")
         return Number(integer, low, high, multiple, of)
 
@@ -515,11 +515,6 @@ def _limits(own: list[Place], low: str, high: str) -> tuple[int, int | None]:
     return least, most
 
 
-def _lower(a: int | None, b: int | None) -> int | None:
-    """The lower of two limits, of which each may be missing."""
-    return b if a is None else a if b is None else min(a, b)
-
-
 def _tree(pattern: str) -> Tree | None:
     """The texts that a pattern matches, None where it cannot be followed."""
     try:
@@ -528,26 +523,9 @@ def _tree(pattern: str) -> Tree | None:
         return None
 
 
-def _has_multiple(step: Fraction, low: tuple[Fraction, bool], high: tuple[Fraction, bool]) -> bool:
-    """Whether a multiple of `step` lies between two bounds (value, excluded)."""
-    first, last = ceil(low[0] / step), floor(high[0] / step)
-    first += low[1] and first * step == low[0]
-    last -= high[1] and last * step == high[0]
-    return first <= last
-
-
 def _required(place: Place) -> list[str]:
     wanted = place.schema.get("required", [])
     return wanted if isinstance(wanted, list) else []
-
-
-def _exact(number: float) -> Fraction:
-    return Fraction(repr(number))
-
-
-def _common_multiple(a: Fraction, b: Fraction) -> Fraction:
-    """The least number that is a multiple of both."""
-    return Fraction(lcm(a.numerator, b.numerator), gcd(a.denominator, b.denominator))
 
 
 def _found(pattern: str, name: str) -> bool:

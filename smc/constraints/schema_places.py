@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,18 +142,3 @@ def subschemas(schema: Any, at: str = "") -> Iterator[tuple[str, dict[str, Any]]
             elif keyword in _MAPS + _DEFINITIONS and isinstance(value, dict):
                 below.extend((f"{here}/{keyword}/{escape(name)}", item) for name, item in value.items())
         stack.extend(reversed(below))
-
-
-def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """A copy in which every subschema that is an object was given to `change`, the outer ones first."""
-    if not isinstance(schema, dict):
-        return schema
-    schema = dict(change(schema))
-    for keyword, value in schema.items():
-        if keyword in _SCHEMAS and not isinstance(value, list):
-            schema[keyword] = rewritten(value, change)
-        elif keyword in _LISTS and isinstance(value, list):
-            schema[keyword] = [rewritten(item, change) for item in value]
-        elif keyword in _MAPS + _DEFINITIONS and isinstance(value, dict):
-            schema[keyword] = {name: rewritten(item, change) for name, item in value.items()}
-    return schema

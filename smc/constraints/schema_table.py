@@ -79,9 +79,9 @@ ROWS: tuple[Row, ...] = (
     *_spelling("both", "type", "integer", "whole numbers with a point or an exponent"),
     *_spelling("both", "enum const", "spelling", "other spellings of the same values"),
     *_spelling("both", _BOUNDS, "exponent", "numbers with an exponent (each has a spelling without)"),
-    *_spelling("both", "multipleOf", "decimal", "numbers with an exponent (each has a spelling without)"),
     # xgrammar
     *_spelling("xgrammar", "multipleOf", "integer", "whole numbers with a point or an exponent"),
+    *_spelling("xgrammar", "multipleOf", "decimal", "numbers with an exponent (each has a spelling without)"),
     *_wider("xgrammar", "multipleOf", "", "numbers that are no multiples"),
     *_wider("xgrammar", "pattern format", "several", "strings that match only one of several patterns"),
     *_wider("xgrammar", _PATTERNS, "count", "more repetitions than the pattern counts"),
@@ -92,6 +92,9 @@ ROWS: tuple[Row, ...] = (
     *_wider("xgrammar", "additionalProperties", "size", "a declared key written late, with the value of any other key"),
     # llguidance
     *_spelling("llguidance", "type", "string", "escapes as \\uXXXX where they are optional"),
+    *_spelling(
+        "llguidance", "multipleOf", "decimal", "numbers with an exponent, or with more or fewer zeros after the point"
+    ),
     *_wider("llguidance", _BOUNDS, "size", "numbers beyond a bound of more than 2^53"),
     *_wider("llguidance", "minProperties maxProperties", "optional", "objects with fewer or more members"),
 )

@@ -63,7 +63,8 @@ def test_schemas(shape: str, engine: str) -> None:
             outcomes.append("read")
         except SMCError as error:
             outcomes.append("refused" if "nested too deeply" in str(error) else str(error))
-    assert (outcomes[0], outcomes[1], outcomes[-2], outcomes[-1]) == ("read", "read", "refused", "refused")
+    assert (outcomes[0], outcomes[1], outcomes[-1]) == ("read", "read", "refused")
+    assert {*outcomes} == {"read", "refused"}
     assert outcomes == sorted(outcomes)
 
 
@@ -79,7 +80,7 @@ def test_the_text_of_a_schema_and_the_parameters_of_a_tool() -> None:
     with pytest.raises(ConstraintError, match="nested too deeply"):
         JSONSchema(text)
     with pytest.raises(ConstraintError, match=r"of the tool 'f': .* nested too deeply"):
-        ToolCalls([{"name": "f", "parameters": {"properties": {"a": schema(500, SHAPES["items"])}}}])
+        ToolCalls([{"name": "f", "parameters": {"properties": {"a": schema(3000, SHAPES["items"])}}}])
 
 
 @pytest.mark.parametrize("depth", [100, 900, 20_000])
@@ -93,8 +94,9 @@ def test_grammars(depth: int, engine: str) -> None:
             outcomes.append([compiled.accepts(text) for text in (b"", b"a")])
         except ConstraintError as error:
             outcomes.append(re.search("[Nn]est|too deep", str(error)) is not None or str(error))
-    assert outcomes[:2] == ([[False, True]] * 2 if depth == 100 else outcomes[:2])
     assert all(outcome in ([False, True], True) for outcome in outcomes)
+    if depth == 100:  # of Lark, llguidance takes fewer
+        assert outcomes[:2] == [[False, True], [False, True]]
 
 
 def test_ordinary_depths_are_read() -> None:

@@ -120,6 +120,8 @@ def examples() -> Iterator[Example]:
         yield Example(keyword, "exponent", {"type": "number", keyword: 5}, text)
     yield Example("multipleOf", "decimal", {"type": "number", "multipleOf": 0.1}, "1e0")
     ours, theirs = ENGINES[:1], ENGINES[1:]
+    yield Example("multipleOf", "decimal", {"type": "number", "multipleOf": 0.1}, "1.50", "", theirs)
+    yield Example("multipleOf", "decimal", {"type": "number", "multipleOf": 0.25}, "1.5", "", theirs)
     yield Example("multipleOf", "integer", {"type": "number", "multipleOf": 2}, "2.0", "", ours)
     yield Example("multipleOf", "", {"type": "integer", "multipleOf": 7}, "8", "", ours)
     yield Example(

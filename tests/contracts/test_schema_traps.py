@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -60,18 +61,162 @@ TRAPS: list[tuple[str, dict[str, Any] | bool, list[str], list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("schema", "good", "bad"), [trap[1:] for trap in TRAPS], ids=[trap[0] for trap in TRAPS])
-def test_traps(schema: dict[str, Any], good: list[str], bad: list[str]) -> None:
-    constraint = JSONSchema(schema, whitespace="compact")
+SPELLINGS = {
+    ("escapes beside maxLength", '"\\u00e9a"'),
+    ("lone surrogates", '"\\ud83d\\ude00"'),
+    ("exponents from zero up", "1e400"),
+    ("exponents from zero up", "1.5E-9"),
+    ("multipleOf on numbers", "-1.10"),
+}
+"""What llguidance does not write, and announces: another spelling of a value that it does write."""
+
+
+@pytest.mark.parametrize("engine", ["xgrammar", "llguidance"])
+@pytest.mark.parametrize(("name", "schema", "good", "bad"), TRAPS, ids=[trap[0] for trap in TRAPS])
+def test_traps(name: str, schema: dict[str, Any], good: list[str], bad: list[str], engine: Any) -> None:
+    constraint = JSONSchema(schema, whitespace="compact", engine=engine)
     compiled = constraint.compile(BYTES)
     for text in good:
         data = text.encode()
-        assert compiled.generates(data), text  # type: ignore[attr-defined]
+        announced = engine == "llguidance" and (name, text) in SPELLINGS
+        assert compiled.generates(data) != announced, text  # type: ignore[attr-defined]
         assert compiled.accepts(data), text
     for text in bad:
         data = text.encode()
         assert not (compiled.generates(data) and compiled.accepts(data)), text  # type: ignore[attr-defined]
     refuse_narrowing(constraint)  # no value is lost, only spellings
+
+
+EMPTY: list[dict[str, Any]] = [
+    {"type": "integer", "minimum": 0.2, "maximum": 0.8},
+    {"type": "integer", "exclusiveMinimum": 3, "exclusiveMaximum": 4},
+    {"type": "integer", "minimum": 1, "maximum": 4, "multipleOf": 5},
+    {"type": "integer", "exclusiveMinimum": -5, "exclusiveMaximum": 0, "multipleOf": 5},
+    {"type": "number", "minimum": 0.6, "maximum": 0.9, "multipleOf": 0.5},
+    {"type": "string", "pattern": "^a$", "minLength": 3},
+    {"type": "string", "pattern": "^abc", "maxLength": 2},
+    {"type": "string", "format": "date", "maxLength": 4},
+    {"type": "string", "pattern": "^a$", "format": "date"},
+    {"type": "string", "pattern": r"^[\ud800]$"},
+    {"type": "string", "pattern": r"\ud800"},
+]
+
+
+@pytest.mark.parametrize("engine", ["xgrammar", "llguidance"])
+@pytest.mark.parametrize("schema", EMPTY, ids=json.dumps)
+def test_a_part_without_values_is_left_out_and_not_the_whole(schema: dict[str, Any], engine: Any) -> None:
+    with pytest.raises(EmptyLanguageError, match="cannot accept any value"):
+        JSONSchema(schema, engine=engine).compile(BYTES)
+    values = ["0", "3", "-0", "5", "0.7", '""', '"a"', '"abc"', '"2024-01-01"']
+    union = JSONSchema({"anyOf": [schema, {"type": "null"}]}, whitespace="compact", engine=engine)
+    optional = JSONSchema({"type": "object", "properties": {"a": schema}}, whitespace="compact", engine=engine)
+    assert not union.wider
+    assert union.compile(BYTES).generates(b"null")  # type: ignore[attr-defined]
+    assert optional.compile(BYTES).generates(b"{}")  # type: ignore[attr-defined]
+    assert optional.compile(BYTES).generates(b'{"b":1}')  # type: ignore[attr-defined]
+    for text in values:
+        assert not union.compile(BYTES).generates(text.encode())  # type: ignore[attr-defined]
+        assert not optional.compile(BYTES).generates(f'{{"a":{text}}}'.encode())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "more", [{"allOf": [{"pattern": "^a$"}, {"pattern": "^b$"}]}, {"pattern": "^[a-]*$", "format": "date"}]
+)
+def test_patterns_that_exclude_one_another_leave_llguidance_the_rest(more: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", **more}}}
+    compiled = JSONSchema(schema, whitespace="compact", engine="llguidance").compile(BYTES)
+    assert compiled.generates(b'{"b":1}')  # type: ignore[attr-defined]
+    assert not compiled.generates(b'{"a":"a"}')  # type: ignore[attr-defined]
+    with pytest.raises(EmptyLanguageError):
+        JSONSchema({"type": "string", **more}, engine="llguidance").compile(BYTES)
+
+
+@pytest.mark.parametrize("engine", ["xgrammar", "llguidance"])
+@pytest.mark.parametrize(
+    ("bounds", "kept", "left_out"),
+    [
+        ({"minimum": 0.5, "maximum": 1.5}, [1], [0, 2]),
+        ({"exclusiveMinimum": 2, "exclusiveMaximum": 4}, [3], [2, 4]),
+        ({"minimum": -0.5, "maximum": 0.5}, [0], [-1, 1]),
+        ({"minimum": -10, "exclusiveMaximum": -5, "multipleOf": 5}, [-10], [-5, 0]),
+        ({"minimum": 4.5, "maximum": 5.5, "multipleOf": 2.5}, [5], [4, 6]),
+    ],
+)
+def test_one_whole_number_is_enough(bounds: dict[str, Any], kept: list[int], left_out: list[int], engine: Any) -> None:
+    compiled = JSONSchema({"type": "integer", **bounds}, engine=engine).compile(BYTES)
+    assert all(compiled.generates(b"%d" % value) for value in kept)  # type: ignore[attr-defined]
+    assert not any(compiled.generates(b"%d" % value) for value in left_out)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("engine", ["xgrammar", "llguidance"])
+@pytest.mark.parametrize(
+    ("schema", "value", "keyword"),
+    [
+        ({"allOf": [{"properties": {"a": {}}}], "const": {"a": 1}, "unevaluatedProperties": False}, b'{"a":1}', "unevaluatedProperties"),
+        ({"allOf": [{"prefixItems": [True]}], "enum": [[1]], "unevaluatedItems": False}, b"[1]", "unevaluatedItems"),
+    ],
+)  # fmt: skip
+def test_a_listed_value_is_kept_where_a_branch_evaluates_it(
+    schema: dict[str, Any], value: bytes, keyword: str, engine: Any
+) -> None:
+    constraint = JSONSchema({"anyOf": [schema, {"type": "null"}]}, whitespace="compact", engine=engine)
+    assert constraint.is_valid(value)
+    assert constraint.compile(BYTES).generates(value)  # type: ignore[attr-defined]
+    assert constraint.wider == [f"/anyOf/0/{keyword}"]
+
+
+@pytest.mark.parametrize("engine", ["xgrammar", "llguidance"])
+def test_lone_surrogates_in_a_pattern_are_no_characters(engine: Any) -> None:
+    for pattern, good, bad in (
+        (r"^(?:a|[\ud800])$", '"a"', '""'),
+        (r"^[^\ud800-\udbff]$", '"\u00e9"', '""'),
+        (r"^a[\ud800]*$", '"a"', '"aa"'),
+        (r"^[\ud800-\uffff]$", '"\uffee"', '"a"'),
+        (r"^\ud83d\ude00$", '"\U0001f600"', '""'),
+    ):
+        constraint = JSONSchema({"type": "string", "pattern": pattern}, engine=engine)
+        compiled = constraint.compile(BYTES)
+        assert not constraint.wider
+        assert compiled.generates(good.encode()), pattern  # type: ignore[attr-defined]
+        assert constraint.is_valid(good.encode()), pattern
+        assert not compiled.generates(bad.encode()), pattern  # type: ignore[attr-defined]
+        assert not compiled.generates(b'"\xed\xa0\x80"'), pattern  # type: ignore[attr-defined]
+    keys = {"type": "object", "patternProperties": {r"[\ud800]": True}, "additionalProperties": False}
+    compiled = JSONSchema(keys, whitespace="compact", engine=engine).compile(BYTES)
+    assert compiled.generates(b"{}")  # type: ignore[attr-defined]
+    assert not compiled.generates(b'{"a":1}')  # type: ignore[attr-defined]
+
+
+INNER = {"patternProperties": {"[^a]": {"type": "null"}}}
+
+
+@pytest.mark.parametrize("engine", ["xgrammar", "llguidance"])
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        (
+            {"type": "object", "properties": {"n": {"$ref": "#"}}, "patternProperties": {"^n": {"$ref": "#"}}},
+            ['{"n":{"n":{}}}', '{"nn":{"n":{}}}', '{"b":1}', "{}"],
+            ['{"n":1}', '{"n":{"n":1}}'],
+        ),
+        (
+            {"properties": {"ab": {"patternProperties": {"^a": True}}}, "patternProperties": {"[^a]": INNER}},
+            ['{"ab":{"a":1}}', '{"ab":{"b":null}}', '{"b":{"b":null}}', '{"aa":1}'],
+            [],
+        ),
+    ],
+)
+def test_declared_keys_that_patterns_match_too(
+    schema: dict[str, Any], good: list[str], bad: list[str], engine: Any
+) -> None:
+    constraint = JSONSchema(schema, whitespace="compact", engine=engine)
+    compiled = constraint.compile(BYTES)
+    for text in good:
+        assert constraint.is_valid(text.encode()), text
+        assert compiled.generates(text.encode()), text  # type: ignore[attr-defined]
+    for text in bad:
+        assert not compiled.generates(text.encode()), text  # type: ignore[attr-defined]
+    assert any(pointer.endswith("patternProperties") for pointer in constraint.wider)
 
 
 def test_exponents_beside_bounds_are_announced_at_the_bound() -> None:
