@@ -39,7 +39,7 @@ _WHITESPACE = ("compact", "bounded", "free")
 
 @dataclass(frozen=True, init=False)
 class JSONSchema(CompileOnce):
-    """JSON that follows a schema: a dict, JSON text, or a Pydantic model class. Drafts 7 to 2020-12.
+    """JSON that follows a schema: a dict, JSON text, or a Pydantic model class. Drafts 4 to 2020-12.
 
     Two constraints are equal if their schemas are, as JSON text (the order of keys matters: properties are written in the
     order in which the schema declares them), and so are the options.
