@@ -68,8 +68,8 @@ def page(rows: list[dict[str, object]], n_particles: int) -> str:
 def main() -> None:
     """Measure, print and store."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--prompts", type=int, default=3, help="how many requests, from the first (default 3)")
-    parser.add_argument("--particles", type=int, default=16, help="rows (default 16)")
+    parser.add_argument("--prompts", type=int, default=2, help="how many requests, from the first (default 2)")
+    parser.add_argument("--particles", type=int, default=8, help="rows (default 8)")
     parser.add_argument("--out", type=Path, default=Path("results/bench"), help="folder for the files")
     options = parser.parse_args()
     rows = measure(HFModel.load("smollm2-135m"), options.particles, options.prompts)
