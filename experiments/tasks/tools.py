@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from experiments.tasks import bfcl
 from experiments.tasks.base import Instance
 from experiments.tasks.bfcl_answers import call_is_right, first_accepted
 from experiments.tasks.bfcl_data import compact, in_words, json_schema, read
@@ -26,18 +27,7 @@ SYSTEM = (
     "sentence. Leave out optional parameters that the request does not mention."
 )
 
-_WEATHER = {
-    "name": "get_weather",
-    "description": "Get the weather forecast of a city.",
-    "parameters": {
-        "type": "dict",
-        "properties": {
-            "city": {"type": "string", "description": "The city."},
-            "days": {"type": "integer", "description": "How many days."},
-        },
-        "required": ["city"],
-    },
-}
+_WEATHER = bfcl.EXAMPLES[0][0]
 _TIMER = {
     "name": "set_timer",
     "description": "Set a kitchen timer.",
