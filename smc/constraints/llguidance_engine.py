@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from smc.constraints.caching import per_vocabulary
+from smc.constraints.matcher_rows import MatcherRows
 from smc.constraints.notes import LanguageNote
 from smc.constraints.time_limit import finish_within
 from smc.constraints.token_sets import TokenSets
@@ -41,59 +42,18 @@ _LIMITS = {
 _NO_FORCING = '\n%llguidance {"no_forcing": true}\n'  # after the grammar, so that line numbers stay the user's
 
 
-class LLGuidanceRows:
+class LLGuidanceRows(MatcherRows):
     """R matchers, one for each prefix."""
 
-    def __init__(
-        self, compiled: LLGuidanceConstraint, matchers: list[Any], allowed: torch.Tensor | None = None
-    ) -> None:
-        self._compiled = compiled
-        self._matchers = matchers
-        self._allowed = allowed
-        self._consumed = False
+    def _copy(self, matcher: Any) -> Any:
+        return matcher.deep_copy()
 
-    def __len__(self) -> int:
-        return len(self._matchers)
-
-    @property
-    def allowed(self) -> torch.Tensor:
-        """Packed mask [R, ceil(V / 32)] int32; filled on first use and kept until the rows advance."""
-        if self._consumed:
-            raise RuntimeError("These rows were advanced: fork them first to keep both.")
-        if self._allowed is None:
-            self._allowed = self._compiled.fill(self._matchers)
-        return self._allowed
-
-    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> LLGuidanceRows:
-        """New row i is old row ``parents[i]`` extended by ``tokens[i]``. Consumes these rows.
-
-        Raises:
-            RuntimeError: a token that the mask does not allow (a bug in the caller).
-        """
-        # A row's first child takes over its matcher; the others copy it, all before any matcher moves.
-        taken: set[int] = set()
-        children = []
-        for parent in np.asarray(parents).tolist():
-            matcher = self._matchers[parent]
-            children.append(matcher.deep_copy() if parent in taken else matcher)
-            taken.add(parent)
-        self._matchers, self._allowed, self._consumed = [], None, True
-        for row, (matcher, token) in enumerate(zip(children, np.asarray(tokens).tolist(), strict=True)):
-            complete = matcher.is_accepting()
-            moved = self._compiled.spells(token) and matcher.consume_token(token)
-            if not moved and not _gave_up(matcher):  # a row on which the engine gave up goes on as a dead end
-                raise RuntimeError(
-                    f"The grammar refuses token {token} as the extension of row {parents[row]} (a prefix that is "
-                    f"{'complete' if complete else 'incomplete'}): only tokens that `allowed` permits may be given to "
-                    "`advance`, and stop tokens never."
-                )
-        return LLGuidanceRows(self._compiled, children)
-
-    def fork(self, rows: np.ndarray) -> LLGuidanceRows:
-        """An independent copy of the given rows. These rows stay usable."""
-        index = np.asarray(rows, dtype=np.int64)
-        allowed = None if self._allowed is None else torch.from_numpy(self._allowed.numpy()[index])
-        return LLGuidanceRows(self._compiled, [self._matchers[row].deep_copy() for row in index.tolist()], allowed)
+    def _refusal(self, matcher: Any, token: int) -> str | None:
+        complete = matcher.is_accepting()  # before the move: a refused token leaves the matcher in error
+        moved = self._compiled.spells(token) and matcher.consume_token(token)
+        if moved or _gave_up(matcher):  # a row on which the engine gave up goes on as a dead end
+            return None
+        return "complete" if complete else "incomplete"
 
 
 class LLGuidanceConstraint:

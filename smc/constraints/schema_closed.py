@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from smc.constraints.schema_places import Document, Place, escape
+from smc.constraints.json_subschemas import escaped
+from smc.constraints.schema_places import Document, Place
 
 Container = Literal["object", "array"]
 
@@ -186,7 +187,7 @@ class _Closer:
             elif word in (*_VALUE_LISTS, *_BRANCH_LISTS) and isinstance(below, list):
                 changed[word] = [change(item, f"{at}/{i}", place) for i, item in enumerate(below)]
             elif word in (*_VALUE_MAPS, *_BRANCH_MAPS) and isinstance(below, dict):
-                changed[word] = {name: change(item, f"{at}/{escape(name)}", place) for name, item in below.items()}
+                changed[word] = {name: change(item, f"{at}/{escaped(name)}", place) for name, item in below.items()}
         return changed
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from smc.constraints.ecma_regex import Untranslatable, full_match
 from smc.constraints.json_formats import checked_formats
 from smc.constraints.json_patterns import found
+from smc.constraints.json_subschemas import escaped
 from smc.constraints.regex_tree import NOTHING, Tree, widths
 from smc.constraints.schema_bounds import common_multiple, exact, has_multiple, lower
 from smc.constraints.schema_formats import format_tree
@@ -37,7 +38,7 @@ from smc.constraints.schema_graph import (
     String,
     Written,
 )
-from smc.constraints.schema_places import Document, Place, escape
+from smc.constraints.schema_places import Document, Place
 from smc.constraints.schema_values import disjoint, productive
 
 MAX_BRANCHES = 256
@@ -147,7 +148,7 @@ class _Builder:
                     )
                 elif keyword in _DEPENDENT:
                     for name in place.schema[keyword]:
-                        kept[place.at, f"{keyword}/{escape(name)}"] = None
+                        kept[place.at, f"{keyword}/{escaped(name)}"] = None
                 else:
                     target = self.document.referred(place, keyword)
                     if target is None:

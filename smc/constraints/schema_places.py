@@ -12,6 +12,7 @@ import referencing
 import referencing.jsonschema
 from jsonschema.validators import validator_for
 
+from smc.constraints.json_subschemas import escaped, written_in
 from smc.constraints.json_validator import REGISTRY
 
 _REFERENCES_STAND_ALONE = frozenset(f"http://json-schema.org/draft-0{draft}/schema#" for draft in (3, 4, 6, 7))
@@ -68,7 +69,7 @@ class Document:
         schema, at = parent.schema, parent.at
         for step in path:
             schema = schema[step]
-            at += "/" + escape(str(step))
+            at += "/" + escaped(str(step))
         return self._place(at, parent.order, schema, parent.resolver)
 
     def synthetic(self, parent: Place, at: str, schema: Any) -> Place:
@@ -106,23 +107,9 @@ def _walk(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         at, part = stack.pop()
         if isinstance(part, dict):
             yield at, part
-            stack.extend((f"{at}/{escape(str(k))}", v) for k, v in reversed(part.items()))
+            stack.extend((f"{at}/{escaped(str(k))}", v) for k, v in reversed(part.items()))
         elif isinstance(part, list):
             stack.extend((f"{at}/{i}", part[i]) for i in reversed(range(len(part))))
-
-
-def escape(step: str) -> str:
-    """One step of a JSON pointer."""
-    return step.replace("~", "~0").replace("/", "~1")
-
-
-_SCHEMAS = frozenset(
-    {"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "then"}
-    | {"propertyNames", "unevaluatedItems", "unevaluatedProperties"}
-)
-_LISTS = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
-_MAPS = ("dependentSchemas", "dependencies", "patternProperties", "properties")
-_DEFINITIONS = ("$defs", "definitions")
 
 
 def subschemas(schema: Any, at: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -130,15 +117,6 @@ def subschemas(schema: Any, at: str = "") -> Iterator[tuple[str, dict[str, Any]]
     stack: list[tuple[str, Any]] = [(at, schema)]
     while stack:
         here, part = stack.pop()
-        if not isinstance(part, dict):
-            continue
-        yield here, part
-        below: list[tuple[str, Any]] = []
-        for keyword, value in part.items():
-            if keyword in _SCHEMAS and not isinstance(value, list):
-                below.append((f"{here}/{keyword}", value))
-            elif keyword in _LISTS and isinstance(value, list):
-                below.extend((f"{here}/{keyword}/{i}", item) for i, item in enumerate(value))
-            elif keyword in _MAPS + _DEFINITIONS and isinstance(value, dict):
-                below.extend((f"{here}/{keyword}/{escape(name)}", item) for name, item in value.items())
-        stack.extend(reversed(below))
+        if isinstance(part, dict):
+            yield here, part
+            stack.extend(reversed([(here + below, child) for _, below, child in written_in(part)]))

@@ -13,6 +13,7 @@ import xgrammar as xgr
 
 from smc.constraints.caching import per_vocabulary
 from smc.constraints.grammar_check import NO_NAMES, check_grammar
+from smc.constraints.matcher_rows import MatcherRows
 from smc.constraints.nesting import too_deep
 from smc.constraints.notes import LanguageNote
 from smc.constraints.productivity import Rules
@@ -31,57 +32,16 @@ COMPILE_SECONDS = 30.0
 _CACHE_BYTES = 256 * 2**20
 
 
-class XGrammarRows:
+class XGrammarRows(MatcherRows):
     """R matchers, one for each prefix."""
 
-    def __init__(
-        self, sets: TokenSets, matchers: list[xgr.GrammarMatcher], allowed: torch.Tensor | None = None
-    ) -> None:
-        self._sets = sets
-        self._matchers = matchers
-        self._allowed = allowed
-        self._consumed = False
+    def _copy(self, matcher: xgr.GrammarMatcher) -> xgr.GrammarMatcher:
+        return matcher.fork()
 
-    def __len__(self) -> int:
-        return len(self._matchers)
-
-    @property
-    def allowed(self) -> torch.Tensor:
-        """Packed mask [R, ceil(V / 32)] int32; filled on first use and kept until the rows advance."""
-        if self._consumed:
-            raise RuntimeError("These rows were advanced: fork them first to keep both.")
-        if self._allowed is None:
-            self._allowed = _fill(self._matchers, self._sets)
-        return self._allowed
-
-    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> XGrammarRows:
-        """New row i is old row ``parents[i]`` extended by ``tokens[i]``. Consumes these rows.
-
-        Raises:
-            RuntimeError: a token that the mask does not allow (a bug in the caller).
-        """
-        # A row's first child takes over its matcher; the others fork, all before any matcher moves.
-        taken: set[int] = set()
-        children = []
-        for parent in np.asarray(parents).tolist():
-            matcher = self._matchers[parent]
-            children.append(matcher.fork() if parent in taken else matcher)
-            taken.add(parent)
-        self._matchers, self._allowed, self._consumed = [], None, True
-        for row, (matcher, token) in enumerate(zip(children, np.asarray(tokens).tolist(), strict=True)):
-            if not matcher.accept_token(token):
-                state = "complete" if matcher.is_completed() else "incomplete"
-                raise RuntimeError(
-                    f"The grammar refuses token {token} as the extension of row {parents[row]} (a prefix that is "
-                    f"{state}): only tokens that `allowed` permits may be given to `advance`, and stop tokens never."
-                )
-        return XGrammarRows(self._sets, children)
-
-    def fork(self, rows: np.ndarray) -> XGrammarRows:
-        """An independent copy of the given rows. These rows stay usable."""
-        index = np.asarray(rows, dtype=np.int64)
-        allowed = None if self._allowed is None else torch.from_numpy(self._allowed.numpy()[index])
-        return XGrammarRows(self._sets, [self._matchers[row].fork() for row in index.tolist()], allowed)
+    def _refusal(self, matcher: xgr.GrammarMatcher, token: int) -> str | None:
+        if matcher.accept_token(token):
+            return None
+        return "complete" if matcher.is_completed() else "incomplete"
 
 
 class XGrammarConstraint:
@@ -102,7 +62,7 @@ class XGrammarConstraint:
         self._grammar = grammar
         self._accepts = accepts or self.generates
         self._sets = TokenSets.of(vocabulary)
-        self._first = _fill([self._matcher()], self._sets)
+        self._first = self.fill([self._matcher()])
 
     @property
     def is_dead(self) -> bool:
@@ -111,7 +71,7 @@ class XGrammarConstraint:
 
     def start(self) -> XGrammarRows:
         """One row: the empty prefix."""
-        return XGrammarRows(self._sets, [self._matcher()], self._first)
+        return XGrammarRows(self, [self._matcher()], self._first)
 
     def accepts(self, data: bytes) -> bool:
         """Whether a finished string passes the validator of the constraint that the user wrote."""
@@ -121,6 +81,18 @@ class XGrammarConstraint:
         """Whether the engine's own language holds `data`, asked of a fresh matcher, byte by byte."""
         matcher = self._matcher()
         return bool(matcher.accept_string(data)) and matcher.is_completed()
+
+    def fill(self, matchers: list[xgr.GrammarMatcher]) -> torch.Tensor:
+        """[R, W] int32: the engine's masks of text, and the stop tokens where a prefix is complete."""
+        # In numpy: a few hundred kilobytes are not worth waking torch's thread pool, which stalls where cores are shared.
+        words = np.zeros((len(matchers), len(self._sets)), dtype=np.int32)
+        packed = torch.from_numpy(words)
+        if len(matchers) == 1:
+            matchers[0].fill_next_token_bitmask(packed)
+        elif matchers:
+            xgr.BatchGrammarMatcher().batch_fill_next_token_bitmask(matchers, packed)
+        self._sets.settle(words, [matcher.is_completed() for matcher in matchers])
+        return packed
 
     def _matcher(self) -> xgr.GrammarMatcher:
         # The default `terminate_without_stop_token=False` keeps stopping a choice, so that it is part of Z_t.
@@ -251,19 +223,6 @@ def _compiler(vocabulary: Vocabulary) -> tuple[xgr.TokenizerInfo, xgr.GrammarCom
     )
     threads = max(1, min(8, os.cpu_count() or 1))
     return info, xgr.GrammarCompiler(info, max_threads=threads, cache_limit_bytes=_CACHE_BYTES)
-
-
-def _fill(matchers: list[xgr.GrammarMatcher], sets: TokenSets) -> torch.Tensor:
-    """[R, W] int32: the engine's masks of text, and the stop tokens where a prefix is complete."""
-    # In numpy: a few hundred kilobytes are not worth waking torch's thread pool, which stalls where cores are shared.
-    words = np.zeros((len(matchers), len(sets)), dtype=np.int32)
-    packed = torch.from_numpy(words)
-    if len(matchers) == 1:
-        matchers[0].fill_next_token_bitmask(packed)
-    elif matchers:
-        xgr.BatchGrammarMatcher().batch_fill_next_token_bitmask(matchers, packed)
-    sets.settle(words, [matcher.is_completed() for matcher in matchers])
-    return packed
 
 
 # What the engine says when it sees for itself that nothing can match.
