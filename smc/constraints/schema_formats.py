@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
-from smc.constraints.ecma_regex import full_match
+from smc.constraints.ecma_regex import Untranslatable, full_match
 from smc.constraints.regex_tree import Tree
+from smc.constraints.schema_graph import String, Written
 
 _YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _LEAP = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
@@ -68,3 +70,29 @@ def format_tree(name: str) -> tuple[Tree | None, bool]:
     """
     pattern = _EXACT.get(name) or _WIDER.get(name)
     return (full_match(f"^(?:{pattern})$") if pattern else None), name in _EXACT
+
+
+def condition_trees(part: String, formats: frozenset[str], note: Callable[[Written, str, str], None]) -> list[Tree]:
+    """The patterns and checked formats of a string as trees; what cannot be written as one, or not exactly, is noted.
+
+    Args:
+        formats: those that the validator checks; others are annotations.
+        note: takes the place, the keyword and the case of the table.
+    """
+    trees: list[Tree] = []
+    for pattern, at in part.patterns:
+        try:
+            trees.append(full_match(pattern))
+            note(((at, "pattern"),), "pattern", "spelling")
+        except Untranslatable as error:
+            note(((at, "pattern"),), "pattern", str(error))
+    for name, at in part.formats:
+        if name not in formats:
+            continue
+        tree, exact = format_tree(name)
+        if tree is None or not exact:
+            note(((at, "format"),), "format", "wider")
+        if tree is not None:
+            trees.append(tree)
+            note(((at, "format"),), "format", "spelling")
+    return trees

@@ -17,8 +17,8 @@ from typing import Any
 
 from smc.constraints.ecma_regex import Untranslatable, full_match
 from smc.constraints.json_patterns import found
-from smc.constraints.regex_tree import ANY_TEXT, Tree, sequence, widths, within
-from smc.constraints.schema_formats import format_tree
+from smc.constraints.regex_tree import ANY_TEXT, sequence, widths, within
+from smc.constraints.schema_formats import condition_trees
 from smc.constraints.schema_graph import (
     ANY,
     Array,
@@ -198,22 +198,7 @@ class _Writer:
     # Strings.
 
     def string(self, part: String) -> str:
-        trees: list[Tree] = []
-        for pattern, at in part.patterns:
-            try:
-                trees.append(full_match(pattern))
-                self.note(((at, "pattern"),), "pattern", "spelling")
-            except Untranslatable as error:
-                self.note(((at, "pattern"),), "pattern", str(error))
-        for name, at in part.formats:
-            tree, exact = format_tree(name)
-            if name not in self.formats:
-                continue
-            if tree is None or not exact:
-                self.note(((at, "format"),), "format", "wider")
-            if tree is not None:
-                trees.append(tree)
-                self.note(((at, "format"),), "format", "spelling")
+        trees = condition_trees(part, self.formats, self.note)
         if not trees:
             if part.least == 0 and part.most is None:
                 return any_string(self.rules)

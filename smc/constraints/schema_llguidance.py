@@ -10,7 +10,7 @@ from smc.constraints.ecma_regex import Untranslatable, full_match
 from smc.constraints.json_patterns import found
 from smc.constraints.llguidance_engine import engine_package
 from smc.constraints.regex_tree import Tree, either, sequence, spelled
-from smc.constraints.schema_formats import format_tree
+from smc.constraints.schema_formats import condition_trees
 from smc.constraints.schema_graph import Finding, Graph, Literals, Number, Object, Part, String, Written, findings_of
 from smc.constraints.schema_rewrite import SchemaWriter, joined
 from smc.constraints.schema_values import has_spellings, productive
@@ -104,23 +104,8 @@ class _Writer(SchemaWriter):
             schema["minLength"] = part.least
         if part.most is not None:
             schema["maxLength"] = part.most
-        trees: list[Tree] = []
         self.note(part.of, "type", "string")
-        for pattern, at in part.patterns:
-            try:
-                trees.append(full_match(pattern))
-                self.note(((at, "pattern"),), "pattern", "spelling")
-            except Untranslatable as error:
-                self.note(((at, "pattern"),), "pattern", str(error))
-        for name, at in part.formats:
-            if name not in self.formats:
-                continue
-            tree, exact = format_tree(name)
-            self.note(((at, "format"),), "format", "spelling" if tree else "wider")
-            if tree is not None:
-                trees.append(tree)
-                if not exact:
-                    self.note(((at, "format"),), "format", "wider")
+        trees = condition_trees(part, self.formats, self.note)
         return joined(schema, [{"pattern": f"^(?:{spelled(tree)})$"} for tree in trees])
 
     def object(self, part: Object) -> dict[str, Any]:
