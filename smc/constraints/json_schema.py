@@ -12,7 +12,7 @@ import xgrammar as xgr
 from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, shortened
 from smc.constraints.json_formats import checked_formats
-from smc.constraints.json_prefix import PrefixChecker
+from smc.constraints.json_prefix import PrefixChecker, prefix_checker
 from smc.constraints.json_validator import read_json, schema_validator
 from smc.constraints.nesting import readable, too_deep
 from smc.constraints.notes import LanguageNote
@@ -179,7 +179,7 @@ class JSONSchema(CompileOnce):
 
     def prefix_check(self) -> PrefixChecker | None:
         """What refuses a text as soon as a closed value breaks the schema; None if the mask lets no such value through."""
-        return self.checker() if self.wider else None
+        return prefix_checker(self._validator, self.wider)
 
     def checker(self) -> PrefixChecker:
         """A reader of texts of the schema, which refuses what the mask does not."""
