@@ -4,13 +4,13 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := .venv/.installed
 
-.PHONY: help setup compare reference methods test lint bench language clean
+.PHONY: help setup compare reference methods test lint bench bench-genlm language clean
 help:
 	@echo "make compare  run the comparison on the embedded model and write its report"
 	@echo "make methods  compare every method with the exact posterior"
 	@echo "make test     run all tests"
 	@echo "make lint     ruff and mypy"
-	@echo "make bench    timings (experiments/bench)"
+	@echo "make bench    timings (experiments/bench); make bench-genlm: beside genlm-control"
 	@echo "make language what grammars enforce: real schemas, whitespace, tool calls"
 
 setup: $(STAMP)
@@ -58,6 +58,22 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m experiments.bench.step
 	$(BIN)/python -m experiments.bench.evidence
+	$(BIN)/python -m experiments.bench.versus_generate
+	$(BIN)/python -m experiments.bench.growth
+	$(BIN)/python -m experiments.bench.memory
+
+# Against genlm-control, which has an environment of its own; xgrammar and the like come without what they would resolve to.
+GENLM_PIP := .venv-genlm/bin/python -m pip install --quiet --disable-pip-version-check
+
+bench-genlm: $(STAMP) .venv-genlm/.installed
+	$(BIN)/python -m experiments.bench.versus_genlm
+
+.venv-genlm/.installed: requirements/genlm.txt
+	$(PYTHON) -m venv .venv-genlm
+	@echo '*' > .venv-genlm/.gitignore
+	$(GENLM_PIP) --constraint requirements/genlm.txt torch
+	$(GENLM_PIP) --no-deps --requirement requirements/genlm.txt
+	@touch $@
 
 # What is enforced: real schemas, layouts of JSON, the probability of calling a tool (the last takes half an hour).
 language: $(STAMP)
@@ -66,4 +82,4 @@ language: $(STAMP)
 	$(BIN)/python -m experiments.bench.tool_calls
 
 clean:
-	rm -rf .venv results/compare
+	rm -rf .venv .venv-genlm results/compare

@@ -146,6 +146,7 @@ class Config:
     seed: int = 0
     limit: int | None = None  # only the first instances of the task
     strict_language: bool = False  # refuse constraints of which the engine cannot produce every value
+    batch_rows: int | None = None  # rows of several instances in one forward pass; null: 64, on a CPU one by one
     study: str = "default"  # runs that are reported together
     results: str = "results"  # the root folder of all studies
 
@@ -183,7 +184,8 @@ def options(config: Any, *without: str) -> dict[str, Any]:
 def identity(config: Config) -> Mapping[str, Any]:
     """Everything that affects the results of an instance: what a run's id is made from.
 
-    Neither `limit` (a longer run continues a shorter one), nor `strict_language` (it refuses or does nothing), nor where results go, nor tracking.
+    Neither `limit` (a longer run continues a shorter one), nor `strict_language` (it refuses or does nothing), nor
+    `batch_rows` (the rounding of a neural model aside), nor where results go, nor tracking.
     """
     return {
         "task": asdict(config.task),

@@ -1,8 +1,8 @@
-"""The methods by name: each runs one prompt under one constraint and gives the fields of a record."""
+"""The methods by name: each runs prompts under their constraints and gives the fields of a record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -11,8 +11,9 @@ from experiments.config import MethodConfig, options
 from experiments.errors import ExperimentError
 from experiments.evaluate import exact_record, sampled_record
 from smc import FiniteLanguage, SMCSampler, TableModel, baselines
-from smc.errors import at_least
+from smc.errors import SMCError, about_job, at_least
 from smc.exact import enumerate_posterior
+from smc.packing import stream
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,51 @@ class Call:
 
 @dataclass(frozen=True)
 class Method:
-    """`run(call)` gives a result, `record(result, score)` the record's fields. `exact` methods need an exact task."""
+    """How a method is called.
+
+    Attributes:
+        run: ``run(call)`` gives a result.
+        record: ``record(result, score)`` gives the record's fields.
+        exact: whether it needs an exact task.
+        sampler: ``sampler(call)`` gives what `run` runs, for methods that are samplers: their calls can share batches.
+    """
 
     run: Callable[[Call], Any]
     record: Callable[[Any, Callable[[str], float]], dict[str, Any]] = sampled_record
     exact: bool = False
+    sampler: Callable[[Call], SMCSampler] | None = None
+
+    @staticmethod
+    def of(sampler: Callable[[Call], SMCSampler]) -> Method:
+        """The method that a sampler is."""
+        return Method(lambda call: sampler(call).run(call.prompt, call.key), sampler=sampler)
+
+    def results(self, calls: Sequence[Call], batch_rows: int | None) -> Iterator[tuple[Call, Any]]:
+        """Calls and their results, each as soon as it is there.
+
+        One after the other in their order; or, if the method is a sampler and `batch_rows` is not None, together, with so
+        many rows in a forward pass, and in the order in which they end.
+
+        Raises:
+            SMCError: a call failed, naming its key. Those that run beside it are handed out first; a call that cannot be
+                run at all is refused before any of them starts.
+        """
+        if self.sampler is None or batch_rows is None:
+            for call in calls:
+                yield call, _naming(call, self.run)
+        else:
+            by_key = {call.key: call for call in calls}
+            make = self.sampler
+            requests = [_naming(call, lambda call: make(call).request(call.prompt, call.key)) for call in calls]
+            for request, result in stream(requests, batch_rows):
+                yield by_key[request.key], result
+
+
+def _naming(call: Call, function: Callable[[Call], Any]) -> Any:
+    try:
+        return function(call)
+    except SMCError as error:
+        raise about_job(call.key, error) from error
 
 
 def build_method(config: MethodConfig) -> Method:
@@ -63,14 +104,13 @@ def _baseline(function: Callable[..., Any], options: dict[str, Any]) -> Method:
     return Method(lambda call: function(**call.arguments(), **options))
 
 
-def _smc(options: dict[str, Any]) -> Method:
-    SMCSampler(_TINY, _ONE_WORD, **options)
+def _sampler(make: Callable[..., SMCSampler], options: dict[str, Any]) -> Method:
+    make(_TINY, _ONE_WORD, max_tokens=1, **options)
 
-    def run(call: Call) -> Any:
-        sampler = SMCSampler(call.model, call.constraint, max_tokens=call.max_tokens, seed=call.seed, **options)
-        return sampler.run(call.prompt, key=call.key)
+    def sampler(call: Call) -> SMCSampler:
+        return make(call.model, call.constraint, max_tokens=call.max_tokens, seed=call.seed, **options)
 
-    return Method(run)
+    return Method.of(sampler)
 
 
 def _exact(options: dict[str, Any]) -> Method:
@@ -84,10 +124,10 @@ def _exact(options: dict[str, Any]) -> Method:
 
 
 ALGORITHMS: dict[str, Callable[[dict[str, Any]], Method]] = {
-    "greedy_masking": partial(_baseline, baselines.greedy_masking),
-    "local_masking": partial(_baseline, baselines.local_masking),
-    "importance_resampling": partial(_baseline, baselines.importance_resampling),
-    "unconstrained": partial(_baseline, baselines.unconstrained),
+    "greedy_masking": partial(_sampler, baselines.greedy_masking_sampler),
+    "local_masking": partial(_sampler, baselines.local_masking_sampler),
+    "importance_resampling": partial(_sampler, baselines.importance_resampling_sampler),
+    "unconstrained": partial(_sampler, baselines.unconstrained_sampler),
     "beam": partial(_baseline, baselines.beam),
     "best_of_n": partial(_baseline, baselines.best_of_n),
     "rejection": partial(_baseline, baselines.rejection),
@@ -96,11 +136,11 @@ ALGORITHMS: dict[str, Callable[[dict[str, Any]], Method]] = {
     "cars": partial(_baseline, baselines.cars),
     "asap": partial(_baseline, baselines.asap),
     "mcmc": partial(_baseline, baselines.mcmc),
-    "awrs_smc": partial(_baseline, baselines.awrs_smc),
-    "grammar_smc": partial(_baseline, baselines.grammar_smc),
-    "smc_steering": partial(_baseline, baselines.smc_steering),
+    "awrs_smc": partial(_sampler, baselines.awrs_smc_sampler),
+    "grammar_smc": partial(_sampler, baselines.grammar_smc_sampler),
+    "smc_steering": partial(_sampler, baselines.smc_steering_sampler),
     "particle_gibbs": partial(_baseline, baselines.particle_gibbs),
     "pimh": partial(_baseline, baselines.pimh),
-    "smc": _smc,
+    "smc": partial(_sampler, SMCSampler),
     "exact": _exact,
 }

@@ -9,26 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
+from smc.blocks import Blocks
 from smc.children import Children
-from smc.draws import Draws, invert
+from smc.draws import Draws
 from smc.errors import OptionError, one_of, within
+from smc.host import send
+from smc.law import Law
+from smc.optimal import Candidates, Selection, select
 from smc.population import Population
 from smc.proposal import PLAIN, Proposal
 from smc.resampling import (
     ANCESTOR_SCHEMES,
-    Candidates,
-    Kept,
     by_particle,
     effective_sample_size,
     killing,
     log_sum_exp,
     multinomial,
-    optimal,
 )
 from smc.twists import Lookahead
 
@@ -108,6 +110,7 @@ class Offspring:
         log_kept: [R] an estimate of log Z_t of each row, where the mask was never seen (:class:`Children` that can
             only be asked); otherwise None.
         checks: questions asked of the constraint.
+        log_prob: [N] log p of each live child's token, at power 1; None where that is still to be gathered.
     """
 
     parents: np.ndarray
@@ -119,6 +122,7 @@ class Offspring:
     dead: int = 0
     log_kept: np.ndarray | None = None
     checks: int = 0
+    log_prob: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -208,54 +212,67 @@ class Sample:
     def branch(
         self, children: Children, twist: Lookahead | None, population: Population, pool: Weights, draws: Draws
     ) -> Offspring:
-        untwisted = twist is None and self.proposal.is_plain
-        log_twist = None
+        # 1. draw a child for each particle
+        untwisted, device = twist is None and self.proposal.is_plain, children.log_token.device
         if untwisted:
-            alive = np.flatnonzero(children.log_kept > -np.inf)
-            law = children.relative[torch.as_tensor(alive, device=children.log_token.device)]
+            law = Law(children.blocks, children.stop)
         else:
             log_relative = children.log_relative()
-            log_twist = None if twist is None else twist.log_table(children)
-            log_law = log_relative if log_twist is None else log_relative + log_twist
-            alive = np.flatnonzero((log_law > -torch.inf).any(dim=1).cpu().numpy())
-            law = self.proposal.shape(log_law[torch.as_tensor(alive, device=log_law.device)]).exp()
+            log_law = log_relative if twist is None else log_relative + twist.log_table(children)
+            law = Law.of(self.proposal.shape(log_law))
+        row, column_there = self._draw(law, population.count, draws)
+        (row_there,) = send(row, device=device)
 
-        of_row, drawn = self._draw(law, population.count[alive], draws)
-        (row, column), which = _grouped(of_row, drawn)
-        parents = alive[row]
+        # 2. bring what was drawn to the host
+        asked = [column_there, children.plain.log_token_at(row_there, column_there)]
+        if not untwisted:
+            at, log_q = (row_there, column_there), law.log_mass_at(row_there, column_there)
+            asked += [law.log_total, log_relative[at] + children.top[row_there] - log_q]
+        if twist is not None:
+            asked += [twist.log_table(children)[at]]
+        column, log_prob, *found = children.fetch(*asked)
+
+        # 3. particles that drew the same child share a row
+        alive = (children.log_kept if untwisted else found[0]) > -np.inf
+        living, stop_column = np.flatnonzero(alive[row]), children.log_token.shape[1]
+        _, first, which = np.unique(
+            row[living] * (stop_column + 1) + column[living], return_index=True, return_inverse=True
+        )
+        first = living[first]
+        parents, column = row[first], column[first]
         if not self.proper:
-            gain = np.zeros(len(row))
+            gain = np.zeros(len(first))
         elif untwisted:  # the target over its normaliser: the weight is the normaliser, free of rounding
             gain = children.log_kept[parents]
         else:
-            total = law.sum(dim=1, dtype=torch.float64).cpu().numpy()[row]
-            log_target = _at(log_relative, parents, column) + children.shift[parents]
-            gain = log_target - np.log(_at(law, row, column) / total)
+            gain = found[1][first]
         weights = Weights(
             population.log_weight[parents] + gain,
-            np.bincount(which, minlength=len(row)),
-            None if log_twist is None else _at(log_twist, parents, column),
-            None if population.eves is None else _descent(population.eves[alive], which, len(row)),
+            np.bincount(which, minlength=len(first)),
+            None if twist is None else found[2][first],
+            None if population.eves is None else _descent(population.eves[alive], which, len(first)),
         )
-        stop_column = law.shape[1] - 1
         live, stop = np.flatnonzero(column != stop_column), np.flatnonzero(column == stop_column)
-        dead = int(population.count.sum() - population.count[alive].sum())
-        return Offspring(parents[live], column[live], weights.take(live), parents[stop], weights.take(stop), dead=dead)
+        return Offspring(
+            parents[live],
+            column[live],
+            weights.take(live),
+            parents[stop],
+            weights.take(stop),
+            dead=int(population.count[~alive].sum()),
+            log_prob=log_prob[first[live]],
+        )
 
-    def _draw(self, law: torch.Tensor, count: np.ndarray, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
-        """One child for each particle, row by row: (row, column), both [sum of count]."""
-        rows = np.repeat(np.arange(len(count)), count)
-        if not self.joint:
-            return rows, draws.categorical(law, rows)
-        columns = np.empty(len(rows), dtype=np.int64)
-        columns[count[rows] == 1] = draws.categorical(law, np.flatnonzero(count == 1))
-        for row in np.flatnonzero(count > 1):
-            n = int(count[row])
-            cumulative = law[row].cumsum(dim=0, dtype=torch.float64)
-            cumulative = cumulative * (n / cumulative[-1])
-            points = draws.offset(cumulative.cpu().numpy) + np.arange(n)
-            columns[rows == row] = invert(cumulative[None], np.zeros(n, dtype=np.int64), points)
-        return rows, columns
+    def _draw(self, law: Law, count: np.ndarray, draws: Draws) -> tuple[np.ndarray, torch.Tensor]:
+        """One child for each particle, row by row: [sum of count] rows, and columns on the device."""
+        rows, ends = np.repeat(np.arange(len(count)), count), cache(law.ends)
+        if self.joint:  # the particles of a row are equally spaced over its law
+            first = np.cumsum(count) - count
+            offset = draws.offsets(len(count), lambda row: ends(row) * count[row])
+            shares = (offset[rows] + (np.arange(len(rows)) - first[rows])) / count[rows]
+        else:
+            shares = draws.offsets(len(rows), lambda particle: ends(rows[particle]))
+        return rows, law.pick(*send(rows, shares, device=law.stop.device))
 
     def resample(self, live: Weights, in_play: int, pool: Weights, draws: Draws) -> Resampled | None:
         everyone = Weights.join(live, pool) if self.compete else live
@@ -313,33 +330,39 @@ class Enumerate:
     def branch(
         self, children: Children, twist: Lookahead | None, population: Population, pool: Weights, draws: Draws
     ) -> Offspring:
-        stop_mass = population.log_mass + children.log_stop
-        dead = int(population.count[children.log_kept == -np.inf].sum())
-        stop_twist = np.zeros(len(stop_mass)) if twist is None else twist.log_stop
-        others = np.concatenate([stop_mass + stop_twist, pool.log_priority]) if self.compete else np.empty(0)
+        device, log_mass = children.log_token.device, population.log_mass
+        stop_twist = np.zeros(len(log_mass)) if twist is None else twist.log_stop
+        shift, stop_factor, in_pool = send(log_mass, log_mass + stop_twist, pool.log_priority, device=device)
+        others = torch.cat([children.stop + stop_factor, in_pool]) if self.compete else shift.new_empty(0)
+        priority = None if twist is None else children.log_token + twist.tokens_like(children)
+        table = children.blocks if priority is None else Blocks.of(priority)
+        chosen = self._choose(Candidates(table, shift, others), population, draws)
 
-        priority = children.log_token if twist is None else children.log_token + twist.tokens_like(children)
-        kept = self._choose(Candidates(priority, population.log_mass, others), population, draws)
-        log_mass = kept.log_mass
-        if twist is not None:  # mass over the chance to survive: nothing but the mass where that was sure
-            log_priority = _at(priority, kept.rows, kept.columns) + population.log_mass[kept.rows]
-            log_chance = log_priority - kept.log_mass
-            log_mass = children.gather(kept.rows, kept.columns) + population.log_mass[kept.rows] - log_chance
-        live = Weights.singles(log_mass)
+        at = chosen.rows, chosen.columns
+        asked = [chosen.index, chosen.log_mass, children.plain.log_token_at(*at)]
+        if priority is not None:  # mass over the chance to survive: nothing but the mass where that was sure
+            asked += [children.log_token_at(*at) - priority[at] + chosen.log_mass]
+        index, log_survivor, log_prob, *log_live = children.fetch(*asked)
+        kept, place = chosen.kept(index, log_survivor)
+        live = Weights.singles(log_live[0][place] if log_live else kept.log_mass)
+
+        stop_mass = log_mass + children.log_stop
+        dead = int(population.count[children.log_kept == -np.inf].sum())
         if not self.compete:
             stops = np.flatnonzero(children.log_stop > -np.inf)
-            return Offspring(kept.rows, kept.columns, live, stops, Weights.singles(stop_mass[stops]), dead=dead)
+            stopped = Weights.singles(stop_mass[stops])
+            return Offspring(kept.rows, kept.columns, live, stops, stopped, dead=dead, log_prob=log_prob[place])
 
         is_stop = kept.others < len(stop_mass)
         stops = kept.others[is_stop]
         stopped = Weights.singles(kept.log_mass_others[is_stop] - stop_twist[stops])
         survivors = Weights(np.full(len(pool), -np.inf), np.zeros(len(pool), dtype=np.int64))
-        at = kept.others[~is_stop] - len(stop_mass)
-        survivors.log_weight[at], survivors.count[at] = kept.log_mass_others[~is_stop], 1
-        return Offspring(kept.rows, kept.columns, live, stops, stopped, survivors, dead)
+        where = kept.others[~is_stop] - len(stop_mass)
+        survivors.log_weight[where], survivors.count[where] = kept.log_mass_others[~is_stop], 1
+        return Offspring(kept.rows, kept.columns, live, stops, stopped, survivors, dead, log_prob=log_prob[place])
 
-    def _choose(self, candidates: Candidates, population: Population, draws: Draws) -> Kept:
-        return optimal(candidates, self.n_particles, draws)
+    def _choose(self, candidates: Candidates, population: Population, draws: Draws) -> Selection:
+        return select(candidates, self.n_particles, draws)
 
     def resample(self, live: Weights, in_play: int, pool: Weights, draws: Draws) -> Resampled | None:
         return None  # branching has already chosen
@@ -357,14 +380,17 @@ class Argmax:
     def branch(
         self, children: Children, twist: Lookahead | None, population: Population, pool: Weights, draws: Draws
     ) -> Offspring:
-        best = children.relative.max(dim=1)
-        column = best.indices.cpu().numpy()
-        alive = children.log_kept > -np.inf
+        best = children.log_token.max(dim=1)
         stop_column = children.log_token.shape[1]
+        log_p = children.plain.log_token_at(torch.arange(len(children), device=best.indices.device), best.indices)
+        column, log_prob = children.fetch(torch.where(children.stop > best.values, stop_column, best.indices), log_p)
+        alive = children.log_kept > -np.inf
         live, stop = np.flatnonzero(alive & (column != stop_column)), np.flatnonzero(alive & (column == stop_column))
         weights = Weights(population.log_weight, population.count)
         dead = int(population.count[~alive].sum())
-        return Offspring(live, column[live], weights.take(live), stop, weights.take(stop), dead=dead)
+        return Offspring(
+            live, column[live], weights.take(live), stop, weights.take(stop), dead=dead, log_prob=log_prob[live]
+        )
 
     def resample(self, live: Weights, in_play: int, pool: Weights, draws: Draws) -> Resampled | None:
         return None
@@ -408,21 +434,9 @@ def _end_name(compete: bool) -> str:
     return "finished compete" if compete else "finished retire"
 
 
-def _grouped(row: np.ndarray, column: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
-    """Distinct (row, column) pairs in order, and which of them each of the given pairs is."""
-    pairs, which = np.unique(np.stack([row, column], axis=1), axis=0, return_inverse=True)
-    return (pairs[:, 0], pairs[:, 1]), which.reshape(-1)
-
-
 def _descent(eves: np.ndarray, which: np.ndarray, n_children: int) -> np.ndarray:
     """[N, K] the eves of N children, where the particles of the rows, in order, went to children `which`."""
     eve = np.repeat(np.tile(np.arange(eves.shape[1]), len(eves)), eves.ravel())
     descent = np.zeros((n_children, eves.shape[1]), dtype=np.int64)
     np.add.at(descent, (which, eve), 1)
     return descent
-
-
-def _at(table: torch.Tensor, row: np.ndarray, column: np.ndarray) -> np.ndarray:
-    device = table.device
-    at = torch.as_tensor(row, device=device), torch.as_tensor(column, device=device)
-    return table[at].double().cpu().numpy()

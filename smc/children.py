@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 
 import numpy as np
 import torch
 
-from smc.constraints.base import pack, unpack
+from smc.blocks import Blocks
+from smc.constraints.base import masked
 from smc.errors import ModelError
+from smc.host import fetch, moved, send
 from smc.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
 class Children:
-    """Log probabilities of what may come next. Tokens stay in the model's dtype; sums over them are float64.
+    """Log probabilities of what may come next, on the model's device. Tokens stay in the model's dtype.
+
+    Nothing here waits for the device until the host asks for something: :meth:`fetch` then brings the rows' own numbers
+    along with whatever else is wanted, and so do `log_stop` and `log_kept` when they are the first to be read.
 
     Attributes:
-        log_token: [R, V] log p of each token that extends the row, on the model's device; minus infinity where the mask
-            forbids it and at stop tokens.
-        log_stop: [R] log p of the stop event, several stop tokens added up; minus infinity where the row may not stop.
+        log_token: [R, V] log p of each token that extends the row; minus infinity where the mask forbids it and at stop
+            tokens.
+        stop: [R] float64 log p of the stop event, several stop tokens added up; minus infinity where the row may not
+            stop, NaN where the model returned NaN (one NaN logit makes a whole normalised row NaN).
         check: if given, nothing is masked yet and ``check(row, column)`` tells whether a child is allowed (column V is
             the stop event).
+        unpowered: where the probabilities are p^a, the children at power 1; otherwise None.
     """
 
     log_token: torch.Tensor
-    log_stop: np.ndarray
+    stop: torch.Tensor
     check: Callable[[int, int], bool] | None = None
+    unpowered: Children | None = None
+    _known: list[np.ndarray] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @staticmethod
     def of(log_probs: torch.Tensor, packed_mask: torch.Tensor, vocabulary: Vocabulary) -> Children:
@@ -36,71 +45,123 @@ class Children:
 
         Args:
             log_probs: [R, V] normalised log probabilities, float32 or float64.
-            packed_mask: [R, ceil(V / 32)] int32.
-
-        Raises:
-            ModelError: the model returned NaN.
+            packed_mask: [R, ceil(V / 32)] int32 on the host.
         """
-        if bool(torch.isnan(log_probs[:, 0]).any()):  # one NaN logit makes a whole normalised row NaN
-            raise ModelError(
-                "The model returned logits that are not numbers (NaN). Try dtype='float32' or another attention "
-                "implementation, and check that the weights were loaded whole."
-            )
-        allowed = unpack(packed_mask, log_probs.shape[1], log_probs.device)
-        masked = torch.where(allowed, log_probs, -torch.inf)
-        stops = list(vocabulary.stop_ids)
-        log_stop = torch.logsumexp(masked[:, stops].double(), dim=1).cpu().numpy()
-        masked[:, stops] = -torch.inf
-        return Children(masked, log_stop)
+        log_token, stops = masked(log_probs, packed_mask), _index(vocabulary.stop_ids, log_probs.device)
+        log_stop = torch.logsumexp(log_token.index_select(1, stops).double(), dim=1)
+        return Children(log_token.index_fill_(1, stops, -torch.inf), log_stop)
+
+    @staticmethod
+    def unmasked(log_probs: torch.Tensor, vocabulary: Vocabulary) -> Children:
+        """Mask or no mask: every token, control tokens included, and the stop event."""
+        stops = _index(vocabulary.stop_ids, log_probs.device)
+        log_stop = torch.logsumexp(log_probs.index_select(1, stops).double(), dim=1)
+        return Children(log_probs.index_fill(1, stops, -torch.inf), log_stop)
 
     @staticmethod
     def to_ask(log_probs: torch.Tensor, vocabulary: Vocabulary, check: Callable[[int, int], bool]) -> Children:
         """The children of the unmasked model, for methods that ask about one token at a time.
 
         Args:
-            check: tells whether a row may go on by a token id.
+            check: tells whether a row may go on by a token id. Control tokens are asked about too: a constraint may have
+                spelled one out, and the others it refuses.
         """
         stop, width = vocabulary.stop_ids[0], len(vocabulary)
-        # control tokens too: a constraint may have spelled one out, and the others it refuses
-        everything = pack(np.ones((1, width), dtype=bool)).expand(len(log_probs), -1)
-        children = Children.of(log_probs, everything, vocabulary)
+        children = Children.unmasked(log_probs, vocabulary)
         return replace(children, check=lambda row, column: check(row, stop if column == width else column))
 
     def powered(self, power: float) -> Children:
         """Children under p^power: tokens p^a, the stop event (sum of its tokens' p)^a."""
         if power == 1:
             return self
-        return replace(self, log_token=self.log_token * power, log_stop=self.log_stop * power)
+        return replace(self, log_token=self.log_token * power, stop=self.stop * power, unpowered=self.plain)
+
+    @property
+    def plain(self) -> Children:
+        """The children at power 1."""
+        return self if self.unpowered is None else self.unpowered
+
+    def __len__(self) -> int:
+        return len(self.log_token)
+
+    # ------------------------------------------------------------------ on the device
 
     @cached_property
-    def shift(self) -> np.ndarray:
-        """[R] the largest log p of a row's children; 0 where it has none."""
-        top = np.maximum(self.log_token.max(dim=1).values.double().cpu().numpy(), self.log_stop)
-        return np.where(top > -np.inf, top, 0.0)
+    def blocks(self) -> Blocks:
+        """The tokens' log p by blocks of the vocabulary."""
+        return Blocks.of(self.log_token)
+
+    @cached_property
+    def _log_kept(self) -> torch.Tensor:
+        return torch.logaddexp(self.blocks.log_total, self.stop)
+
+    @cached_property
+    def top(self) -> torch.Tensor:
+        """[R] float64, the largest log p of a row's children; 0 where it has none."""
+        top = torch.maximum(self.blocks.top.amax(dim=1), self.stop)
+        return torch.where(top > -torch.inf, top, 0.0)
+
+    def log_relative(self) -> torch.Tensor:
+        """[R, V + 1] float64: log p of the tokens and, last, of the stop event, less the largest of each row."""
+        return torch.cat([self.log_token.double(), self.stop[:, None]], dim=1) - self.top[:, None]
 
     @cached_property
     def relative(self) -> torch.Tensor:
-        """[R, V + 1]: exp(log p - shift) of the tokens, and of the stop event as the last column."""
-        table = self.log_token.new_empty((self.log_token.shape[0], self.log_token.shape[1] + 1))
-        shift = torch.as_tensor(self.shift, dtype=table.dtype, device=table.device)[:, None]
-        torch.exp(self.log_token - shift, out=table[:, :-1])
-        table[:, -1] = torch.as_tensor(np.exp(self.log_stop - self.shift), device=table.device)
-        return table
+        """[R, V + 1] p of the tokens and, last, of the stop event, over the largest of each row."""
+        stop = self.stop[:, None].to(self.log_token.dtype)
+        table = torch.cat([self.log_token, stop], dim=1).sub_(self.top[:, None].to(self.log_token.dtype))
+        return table.exp_()
 
-    def log_relative(self) -> torch.Tensor:
-        """[R, V + 1] float64: log of :attr:`relative`, without its underflow."""
-        shift = torch.as_tensor(self.shift, device=self.log_token.device)[:, None]
-        stop = torch.as_tensor(self.log_stop, device=self.log_token.device)[:, None]
-        return torch.cat([self.log_token.double(), stop], dim=1) - shift
+    def log_token_at(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+        """[N] float64 log p of tokens; columns outside the vocabulary give some number."""
+        return self.log_token[rows, columns.clamp(0, self.log_token.shape[1] - 1)].double()
 
-    @cached_property
+    # ------------------------------------------------------------------ on the host
+
+    def fetch(self, *tensors: torch.Tensor) -> list[np.ndarray]:
+        """Tensors as arrays, together with `log_stop` and `log_kept` of these and of the plain children: one transfer.
+
+        Raises:
+            ModelError: the model returned NaN.
+        """
+        unknown = [c for c in {id(c): c for c in (self, self.plain)}.values() if not c._known]
+        found = fetch(*(torch.stack([c.stop, c._log_kept]) for c in unknown), *tensors)
+        for children, numbers in zip(unknown, found[: len(unknown)], strict=True):
+            if np.isnan(numbers).any():
+                raise ModelError(
+                    "The model returned logits that are not numbers (NaN). Try dtype='float32' or another attention "
+                    "implementation, and check that the weights were loaded whole."
+                )
+            children._known.append(numbers)
+        return found[len(unknown) :]
+
+    @property
+    def log_stop(self) -> np.ndarray:
+        """[R] log p of the stop event; minus infinity where the row may not stop."""
+        return self._numbers[0]
+
+    @property
     def log_kept(self) -> np.ndarray:
         """[R] log Z_t: the log of the mass that survives the mask, the stop event included."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.relative.sum(dim=1, dtype=torch.float64).cpu().numpy()) + self.shift
+        return self._numbers[1]
+
+    @property
+    def _numbers(self) -> np.ndarray:
+        if not self._known:
+            self.fetch()
+        return self._known[0]
+
+    @cached_property
+    def shift(self) -> np.ndarray:
+        """[R] the largest log p of a row's children, which `relative` is relative to; 0 where it has none."""
+        return fetch(self.top)[0]
 
     def gather(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """[N] log p of the given tokens of the given rows."""
-        device = self.log_token.device
-        at = torch.as_tensor(rows, device=device), torch.as_tensor(tokens, device=device)
-        return self.log_token[at].double().cpu().numpy()
+        at = send(np.asarray(rows, dtype=np.int64), np.asarray(tokens, dtype=np.int64), device=self.log_token.device)
+        return self.fetch(self.log_token_at(*at))[0]
+
+
+@cache
+def _index(ids: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    return moved(torch.tensor(ids, dtype=torch.int64), device)

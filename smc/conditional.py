@@ -32,16 +32,16 @@ from smc.branching import Branching, Enumerate, Offspring, Sample, Weights
 from smc.children import Children
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError
+from smc.host import fetch, send
+from smc.law import Law
 from smc.models.base import Prompt
+from smc.optimal import Candidates, Selection, select
 from smc.population import Lineage, Population
 from smc.resampling import (
-    Candidates,
-    Kept,
     items_at,
     killing,
     line_ends,
     multinomial,
-    optimal,
     point_inside,
     points_through,
     residual,
@@ -176,8 +176,8 @@ class RetainingSample(Sample):
 
     Attributes:
         path: the token ids of the retained sequence.
-        child: (row among those that may go on, column) that the path takes in this step, the stop event being the
-            last column; None once it has finished.
+        child: (row, column) that the path takes in this step, the stop event being the last column; None once it has
+            finished.
     """
 
     path: tuple[int, ...]
@@ -194,28 +194,25 @@ class RetainingSample(Sample):
         if child is None:
             return super().branch(children, twist, population, pool, draws)
         row, column = child
-        table = children.log_relative() if twist is None else children.log_relative() + twist.log_table(children)
-        if table[row, column] == -torch.inf:
+        if not _has_mass(child, children.log_token, children.stop, twist):
             raise _impossible(self.path)
-        place = int((table[:row] > -torch.inf).any(dim=1).sum())
-        offspring = Sample.branch(replace(self, child=(place, column)), children, twist, population, pool, draws)
+        offspring = Sample.branch(replace(self, child=child), children, twist, population, pool, draws)
         on_path = (offspring.parents == row) & (offspring.tokens == column)
         return replace(offspring, live=_Marked(**vars(offspring.live), retained=on_path))
 
-    def _draw(self, law: torch.Tensor, count: np.ndarray, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
+    def _draw(self, law: Law, count: np.ndarray, draws: Draws) -> tuple[np.ndarray, torch.Tensor]:
         if self.child is None:
             return super()._draw(law, count, draws)
         row, column = self.child
         free = count.copy()
         if self.joint:
             free[row] = 0
-            ends = law[row].cumsum(dim=0, dtype=torch.float64)
-            own = _systematic_items((ends * (count[row] / ends[-1])).cpu().numpy(), column, draws)
+            own = _systematic_items(law.ends(row) * count[row], column, draws)
         else:  # one particle takes the path, the others on its row draw as always
             free[row] -= 1
             own = np.array([column])
         rows, columns = super()._draw(law, free, draws)
-        return np.append(rows, np.full(len(own), row)), np.append(columns, own)
+        return np.append(rows, np.full(len(own), row)), torch.cat([columns, *send(own, device=columns.device)])
 
     def _offspring(self, expected: np.ndarray, everyone: Weights, draws: Draws) -> tuple[np.ndarray, np.ndarray | None]:
         if not isinstance(everyone, _Marked) or not everyone.retained.any():
@@ -242,13 +239,15 @@ class RetainingEnumerate(Enumerate):
 
     path: tuple[int, ...]
 
-    def _choose(self, candidates: Candidates, population: Population, draws: Draws) -> Kept:
-        child = _next_child(self.path, population, stop_column=candidates.log_table.shape[1])
-        if child is None or child[1] == candidates.log_table.shape[1]:
+    def _choose(self, candidates: Candidates, population: Population, draws: Draws) -> Selection:
+        width = candidates.table.width
+        child = _next_child(self.path, population, stop_column=width)
+        if child is None or child[1] == width:
             return super()._choose(candidates, population, draws)
-        if candidates.log_table[child] == -torch.inf:
+        table = candidates.table.entries.flatten(1)
+        if not _has_mass(child, table, candidates.log_shift):
             raise _impossible(self.path)
-        return optimal(candidates, self.n_particles, draws, retained=child)
+        return select(candidates, self.n_particles, draws, retained=child)
 
 
 def retaining(branching: Branching, path: Sequence[int]) -> Branching:
@@ -302,6 +301,15 @@ def _spells(lineage: Lineage | None, tokens: tuple[int, ...]) -> bool:
             return False
         lineage = lineage.parent
     return True
+
+
+def _has_mass(child: tuple[int, int], tokens: torch.Tensor, stop: torch.Tensor, twist: Lookahead | None = None) -> bool:
+    """Whether (row, column) has mass, given [R, V] log masses and [R] of the stop, to which a twist adds its own."""
+    row, column = child
+    if column == tokens.shape[1]:
+        return bool(fetch(stop[row])[0] > -np.inf) and (twist is None or twist.log_stop[row] > -np.inf)
+    asked = [tokens[row, column], *([] if twist is None else [twist.log_token[row, column]])]
+    return all(value > -np.inf for value in fetch(*asked))
 
 
 def _impossible(path: tuple[int, ...]) -> OptionError:

@@ -1,7 +1,6 @@
 """The only source of randomness.
 
-Every random decision of every method goes through one of three kinds of draw, each of which is told the law of its
-outcome. So a test can replace the generator by one that visits every outcome with its exact probability
+Every random decision of every method goes through a few kinds of draw, each of which is told the law of its outcome. So a test can replace the generator by one that visits every outcome with its exact probability
 (:mod:`smc.testing`), and proper weighting can be checked without sampling error.
 """
 
@@ -14,7 +13,9 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from smc.blocks import Blocks
 from smc.errors import OptionError
+from smc.host import fetch, send
 
 
 class Draws(Protocol):
@@ -40,8 +41,12 @@ class Draws(Protocol):
         """A uniform u in [0, 1) for systematic sampling.
 
         What is done with u must be constant while no point u + i (i an integer) crosses a value of ``cumulative()``.
-        That is a function because only a test needs the values.
+        That is a function because only a test needs the values: on a device they would have to be waited for.
         """
+        ...
+
+    def offsets(self, n: int, cumulative: Callable[[int], np.ndarray]) -> np.ndarray:
+        """[n] independent uniforms, the i-th as :meth:`offset` gives it for ``cumulative(i)``."""
         ...
 
 
@@ -52,10 +57,9 @@ class RandomDraws:
         self._generator = generator
 
     def categorical(self, weights: torch.Tensor, rows: np.ndarray) -> np.ndarray:
-        used, local = np.unique(rows, return_inverse=True)
-        cumulative = weights[torch.as_tensor(used, device=weights.device)].cumsum(dim=1, dtype=torch.float64)
-        totals = cumulative[:, -1].cpu().numpy()
-        return invert(cumulative, local, self._generator.random(len(rows)) * totals[local])
+        row, share = send(np.asarray(rows, dtype=np.int64), self._generator.random(len(rows)), device=weights.device)
+        columns = Blocks.of(weights.log()).pick(row, share)
+        return columns.numpy() if columns.device.type == "cpu" else fetch(columns)[0]  # no traffic where all is here
 
     def bernoulli(self, p: float) -> bool:
         return bool(self._generator.random() < p)
@@ -63,30 +67,8 @@ class RandomDraws:
     def offset(self, cumulative: Callable[[], np.ndarray]) -> float:
         return float(self._generator.random())
 
-
-def invert(cumulative: torch.Tensor, rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Invert cumulative sums: the first column whose cumulative value exceeds the point.
-
-    A column of probability zero is never returned, not even at a boundary.
-
-    Args:
-        cumulative: [R, C] non-decreasing rows, float64.
-        rows: [N] row of each point. points: [N], at most the last cumulative value of its row.
-
-    Returns:
-        [N] int columns.
-    """
-    columns = np.empty(len(rows), dtype=np.int64)
-    for row in np.unique(rows):
-        here = rows == row
-        line = cumulative[int(row)]
-        where = torch.searchsorted(
-            line, torch.as_tensor(points[here], dtype=line.dtype, device=line.device), right=True
-        )
-        # rounding may put a point at the very end: the last column with positive width is meant
-        last = int(torch.searchsorted(line, line[-1]))
-        columns[here] = where.clamp(max=last).cpu().numpy()
-    return columns
+    def offsets(self, n: int, cumulative: Callable[[int], np.ndarray]) -> np.ndarray:
+        return self._generator.random(n)
 
 
 def generator(seed: int, key: str = "", replicate: int = 0) -> np.random.Generator:

@@ -9,7 +9,13 @@ from typing import Any
 
 
 class SMCError(ValueError):
-    """Base of every error that bad input can raise. The message is one paragraph fit for the command line."""
+    """Base of every error that bad input can raise. The message is one paragraph fit for the command line.
+
+    Attributes:
+        job: key of the job that it befell, where several were run.
+    """
+
+    job: str | None = None
 
 
 class OptionError(SMCError):
@@ -38,6 +44,26 @@ class ModelError(SMCError):
 
 class MissingPackageError(SMCError):
     """An optional package that the call needs is not installed."""
+
+
+class MemoryLimitError(SMCError):
+    """A run that does not fit in memory, even alone."""
+
+
+class MemoryLimitWarning(UserWarning):
+    """Several runs did not fit in memory together, so fewer go on at a time. Results stay the same."""
+
+
+def about_job(key: str, error: SMCError) -> SMCError:
+    """An error of the same class that also says which of several jobs it befell; `error` is its cause."""
+    if not key:
+        return error
+    try:
+        named = type(error)(f"Job {key!r}: {error}")
+    except TypeError:  # a class that takes something else than a message
+        named = SMCError(f"Job {key!r}: {error}")
+    named.job, named.__cause__ = key, error
+    return named
 
 
 def one_of(option: str, value: Any, choices: Iterable[str]) -> str:

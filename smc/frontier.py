@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 
 from smc.children import Children
 from smc.constraints.base import CompiledConstraint, ConstraintRows
@@ -60,10 +59,7 @@ class Frontier:
     @cached_property
     def unmasked(self) -> Children:
         """What the model gives, mask or no mask: every token, special ones included, and the stop event."""
-        log_token, stops = self.model_rows.log_probs.clone(), list(self.vocabulary.stop_ids)
-        log_stop = torch.logsumexp(log_token[:, stops].double(), dim=1).cpu().numpy()
-        log_token[:, stops] = -torch.inf
-        return Children(log_token, log_stop)
+        return Children.unmasked(self.model_rows.log_probs, self.vocabulary)
 
     @property
     def refused(self) -> np.ndarray:

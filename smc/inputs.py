@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from smc.constraints.base import CompiledConstraint, Constraint
 from smc.errors import OptionError, PromptError
-from smc.models.base import LanguageModel, Prompt
+from smc.models.base import KnowsMemory, LanguageModel, Prompt
 from smc.potentials import Potential
 
 
@@ -44,11 +44,15 @@ def checked_potentials(potentials: Sequence[Potential]) -> tuple[Potential, ...]
     return tuple(potentials)
 
 
-def prompt_ids(model: LanguageModel, prompt: Prompt, max_tokens: int) -> tuple[int, ...]:
+def prompt_ids(model: LanguageModel, prompt: Prompt, max_tokens: int, rows: int | None = 1) -> tuple[int, ...]:
     """Encode a prompt and see that it fits.
+
+    Args:
+        rows: as many as are sure to be live at a time; None to leave memory aside.
 
     Raises:
         PromptError: the prompt and `max_tokens` together exceed the model's context.
+        MemoryLimitError: so many rows behind this prompt do not fit in memory.
     """
     ids = model.encode(prompt)
     limit = model.context_length
@@ -58,6 +62,8 @@ def prompt_ids(model: LanguageModel, prompt: Prompt, max_tokens: int) -> tuple[i
         raise PromptError(
             f"The prompt has {len(ids)} tokens and max_tokens is {max_tokens}, together more than the model's context of {limit}. {remedy}"
         )
+    if rows is not None and isinstance(model, KnowsMemory):
+        model.check_memory(len(ids), max_tokens, rows)
     return ids
 
 

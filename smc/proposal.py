@@ -49,7 +49,8 @@ class Proposal:
             ordered, order = log_q.softmax(dim=1).sort(dim=1, descending=True)
             beyond = ordered.cumsum(dim=1) - ordered >= self.top_p  # the child that crosses the share is kept
             log_q = log_q.masked_fill(torch.zeros_like(beyond).scatter(1, order, beyond), -torch.inf)
-        return log_q - torch.logsumexp(log_q, dim=1, keepdim=True)
+        log_total = torch.logsumexp(log_q, dim=1, keepdim=True)
+        return log_q - torch.where(log_total > -torch.inf, log_total, 0.0)
 
 
 PLAIN = Proposal()

@@ -47,7 +47,8 @@ class Cost:
         masks: masks filled. checks: single (row, token) questions asked of a constraint.
         potential_failures: rows on which a potential failed and the caller chose to go on (see
             :mod:`smc.potentials.failures`).
-        seconds: wall time.
+        seconds: wall time; of a forward pass that several runs shared, the part of its rows. So the seconds of jobs that
+            ran together sum to about the time that passed.
     """
 
     forward_rows: int = 0

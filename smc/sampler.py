@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from smc.anticipation import anticipate
 from smc.branching import Branching, Enumerate, Offspring, Sample, Weights, from_options
 from smc.children import Children
 from smc.constraints.base import CheckableRows, CompiledConstraint, Constraint, ConstraintRows, checker
@@ -16,10 +17,11 @@ from smc.constraints.notes import language_of, refuse_narrowing
 from smc.constraints.prefixed import prefixed
 from smc.constraints.refusals import refuses
 from smc.draws import Draws, RandomDraws, generator
-from smc.errors import OptionError, at_least, one_of, within
+from smc.errors import OptionError, SMCError, about_job, at_least, one_of, within
 from smc.healing import Boundary, heal
 from smc.inputs import checked_potentials, compiled, is_chat, prompt_ids
-from smc.models.base import LanguageModel, ModelRows, Prompt
+from smc.models.base import LanguageModel, ModelRows, Prompt, fed
+from smc.packing import Request, outcomes, stream
 from smc.population import Population, extended
 from smc.potentials import Potential, ProductRows
 from smc.proposal import Proposal
@@ -31,7 +33,6 @@ from smc.result import (
     SMCResult,
     Status,
     TraceRow,
-    combine,
     ess_of,
     finish,
     log_total,
@@ -198,6 +199,12 @@ class SMCSampler:
             self.method = "smc" if branching == "enumerate" else "smc_sample"
             self.branching = from_options(branching, n_particles, resampling, ess_threshold, draws, finished, proposal)
 
+    def named(self, method: str) -> SMCSampler:
+        """The same sampler, whose results go by another name."""
+        other = copy.copy(self)
+        other.method = method
+        return other
+
     # ------------------------------------------------------------------ running
 
     def run(self, prompt: Prompt, key: str = "", draws: Draws | None = None) -> SMCResult:
@@ -210,27 +217,65 @@ class SMCSampler:
 
         Raises:
             PromptError: the prompt is not one, or leaves no room for `max_tokens` in the model's context.
+            MemoryLimitError: it does not fit in memory.
             ModelError: the model returned NaN.
         """
-        return combine([self._run_once(prompt, key, replicate, draws) for replicate in range(self.replicates)])
+        ((_, outcome),) = outcomes([self.request(prompt, key, draws)])
+        if isinstance(outcome, SMCError):
+            raise outcome
+        return outcome
 
-    def run_many(self, jobs: Sequence[Job]) -> list[SMCResult]:
-        """Run several jobs, one after the other; results as `run` gives for each alone.
+    def request(self, prompt: Prompt, key: str = "", draws: Draws | None = None) -> Request:
+        """What `run` does, to share batches with requests of other samplers: see :func:`smc.packing.stream`.
+
+        Raises:
+            OptionError, PromptError, MemoryLimitError: it cannot be run.
+        """
+        # enumeration fills its places as soon as the language is large enough; drawn particles may share a row
+        rows = self.n_particles if isinstance(self.branching, Enumerate) else 1
+        prompt_ids(self.model, prompt, self.max_tokens, rows)
+        generator(self.seed, key)  # refuses a key that is no text
+        return Request(self, prompt, key, draws)
+
+    def run_many(self, jobs: Sequence[Job], batch_rows: int | None = None) -> list[SMCResult]:
+        """Run several jobs in shared batches; results as `run` gives for each alone, in the order of the jobs.
+
+        On a table model they are the same to the last bit, whatever shares the batch. On a neural model rounding depends on
+        the batch, and a draw that it flips changes what follows.
+
+        Args:
+            jobs: each with a key of its own.
+            batch_rows: rows of one forward pass, over all jobs and replicates; None for 64, or n_particles if that is more.
+                It bounds memory, too: as a rule no more rows are live (:mod:`smc.packing`). 1 runs one job after the other.
 
         Raises:
             OptionError, PromptError, ConstraintError: for any of the jobs, before the first one runs.
+            SMCError: a job failed, naming its key (use :meth:`stream` to keep what the others gave).
+        """
+        results = {job.key: result for job, result in self.stream(jobs, batch_rows)}
+        return [results[job.key] for job in jobs]
+
+    def stream(self, jobs: Sequence[Job], batch_rows: int | None = None) -> Iterator[tuple[Job, SMCResult]]:
+        """Jobs and their results, each as soon as it is there, so that a caller can store it; otherwise as `run_many`.
+
+        If a job fails, no waiting job starts any more; those under way end and are handed out before the error is raised.
+        When memory runs out, fewer rows go on at a time, with the same results and one
+        :class:`smc.errors.MemoryLimitWarning`.
+
+        Raises:
+            OptionError, PromptError, ConstraintError: for any of the jobs, at once.
+            SMCError: a job failed, naming its key. MemoryLimitError: it does not fit in memory, even alone.
         """
         if not all(isinstance(job, Job) for job in jobs):
-            raise OptionError("run_many takes a list of Job(prompt, constraint=..., key=...).")
-        if len({job.key for job in jobs}) != len(jobs):
+            raise OptionError("run_many and stream take a list of Job(prompt, constraint=..., key=...).")
+        by_key = {job.key: job for job in jobs}
+        if len(by_key) != len(jobs):
             raise OptionError(
-                "run_many: two jobs have the same key (or none), so they would share their random numbers. "
-                "Give each job a key of its own."
+                "Two jobs have the same key (or none), so they would share their random numbers. Give each job a key of "
+                "its own."
             )
-        samplers = [self._for_job(job) for job in jobs]
-        for job in jobs:
-            prompt_ids(self.model, job.prompt, self.max_tokens)
-        return [sampler.run(job.prompt, job.key) for sampler, job in zip(samplers, jobs, strict=True)]
+        requests = [self._request(job) for job in jobs]
+        return ((by_key[request.key], result) for request, result in stream(requests, batch_rows))
 
     def steps(self, prompt: Prompt, key: str = "", replicate: int = 0, draws: Draws | None = None) -> Iterator[State]:
         """Iterate over states, the initial one first, so that a caller can watch or stop a run.
@@ -246,7 +291,7 @@ class SMCSampler:
     def init(self, prompt: Prompt, key: str = "", replicate: int = 0, draws: Draws | None = None) -> State:
         """The state before the first step: all particles on the empty continuation."""
         started = time.perf_counter()
-        ids = prompt_ids(self.model, prompt, self.max_tokens)
+        ids = prompt_ids(self.model, prompt, self.max_tokens, rows=None)
         boundary = heal(self.model.vocabulary, ids) if self.token_healing and not is_chat(prompt) else Boundary(ids)
         language = boundary.compiled(self.constraint, self._compiled, self.model.vocabulary)
         potential_rows = ProductRows.start(boundary.potentials(self.potentials), self.model.vocabulary)
@@ -290,6 +335,7 @@ class SMCSampler:
 
         # 1. generate: what the model thinks comes next, what the constraint allows of it, what a twist expects of that
         log_probs = state.model_rows.log_probs
+        n_fed, n_tokens = fed(state.model_rows)
         if self.branching.asks:
             children = Children.to_ask(log_probs, self.model.vocabulary, checker(state.constraint_rows))
         else:
@@ -333,7 +379,8 @@ class SMCSampler:
 
         # 5. move every kind of rows to the survivors
         parents, tokens = offspring.parents[keep], offspring.tokens[keep]
-        lineages = extended(population.lineages, parents, tokens, children.gather(parents, tokens), log_kept)
+        log_prob = children.gather(parents, tokens) if offspring.log_prob is None else offspring.log_prob[keep]
+        lineages = extended(population.lineages, parents, tokens, log_prob, log_kept)
         state = replace(
             state,
             step=state.step + 1,
@@ -353,6 +400,8 @@ class SMCSampler:
 
         # 6. see whether what is left is worth going on for, and account for the step
         state = self._maybe_stop(state)
+        if not self.done(state):
+            anticipate(self.model, state.model_rows, state.constraint_rows)
         row = TraceRow(
             step=state.step,
             rows=len(state.population),
@@ -364,13 +413,12 @@ class SMCSampler:
             resampled=resampled is not None,
             dead=offspring.dead,
         )
-        n = len(population)
         answered = self.branching.asks and isinstance(state.constraint_rows, CheckableRows)  # without any mask
         masks = Cost() if answered else mask_cost(state.constraint_rows)
         seconds = time.perf_counter() - started
         failures = potential_rows.failures - failures_before
         cost = masks + Cost(
-            n, passes=1, tokens=n, checks=offspring.checks, potential_failures=failures, seconds=seconds
+            n_fed, int(n_fed > 0), n_tokens, checks=offspring.checks, potential_failures=failures, seconds=seconds
         )
         return replace(state, trace=(*state.trace, row), cost=state.cost + cost)
 
@@ -424,11 +472,6 @@ class SMCSampler:
     def _twist_context(self, ids: tuple[int, ...]) -> TwistContext:
         return TwistContext(self.model, ids, self.constraint, self._compiled, self.target_power, self.max_tokens)
 
-    def _run_once(self, prompt: Prompt, key: str, replicate: int, draws: Draws | None) -> SMCResult:
-        for state in self.steps(prompt, key, replicate, draws):  # noqa: B007  (the last one counts)
-            pass
-        return self.result(state)
-
     def _enforced(self, constraint: Constraint) -> CompiledConstraint:
         language = compiled(constraint, self.model)
         if self.strict_language:
@@ -436,6 +479,12 @@ class SMCSampler:
         if self.token_healing:
             prefixed("", constraint)  # a kind that cannot be is refused here, before any prompt
         return language
+
+    def _request(self, job: Job) -> Request:
+        try:
+            return self._for_job(job).request(job.prompt, job.key)
+        except SMCError as error:
+            raise about_job(job.key, error) from error
 
     def _for_job(self, job: Job) -> SMCSampler:
         if job.constraint is None and job.potentials is None:

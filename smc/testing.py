@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -65,6 +66,9 @@ class ScriptedDraws:
         real = np.flatnonzero(width > _NEGLIGIBLE)
         chosen = real[self._choose(width[real])]
         return float(ends[chosen] + width[chosen] / 2)
+
+    def offsets(self, n: int, cumulative: Callable[[int], np.ndarray]) -> np.ndarray:
+        return np.array([self.offset(partial(cumulative, i)) for i in range(n)])
 
 
 def enumerate_draws(run: Callable[[Draws], T], limit: int = 1_000_000) -> Iterator[tuple[float, T]]:

@@ -226,8 +226,7 @@ class TrieStore:
 
 def _table(children: Children) -> torch.Tensor:
     """[R, V + 1] float64 log p, the stop event as the last column."""
-    stop = torch.as_tensor(children.log_stop, device=children.log_token.device)[:, None]
-    return torch.cat([children.log_token.double(), stop], dim=1)
+    return torch.cat([children.log_token.double(), children.stop[:, None]], dim=1)
 
 
 def _log_sums(log_p: torch.Tensor) -> np.ndarray:

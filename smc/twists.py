@@ -17,6 +17,7 @@ import torch
 from smc.children import Children
 from smc.constraints.base import CompiledConstraint, Constraint
 from smc.errors import SMCError
+from smc.host import fetch, send
 from smc.models.base import LanguageModel
 from smc.vocabulary import Vocabulary
 
@@ -41,8 +42,9 @@ class Lookahead:
             SMCError: a value for a child that may follow is NaN or plus infinity.
         """
         tokens = torch.where(children.log_token > -torch.inf, self.tokens_like(children), 0.0)
+        (finite,) = children.fetch((tokens < torch.inf).all())
         stops = np.where(children.log_stop > -np.inf, self.log_stop, 0.0)
-        if not bool((tokens < torch.inf).all()) or not (stops < np.inf).all():
+        if not finite or not (stops < np.inf).all():
             raise SMCError(
                 "A twist returned NaN or plus infinity. It must return a finite log value, or minus infinity for a child "
                 "that provably has no future."
@@ -52,7 +54,7 @@ class Lookahead:
     def log_doomed(self, children: Children) -> np.ndarray:
         """[R] log of the mass of the tokens that are proven to have no future."""
         doomed = torch.where(self.tokens_like(children) == -torch.inf, children.log_token, -torch.inf)
-        return torch.logsumexp(doomed.double(), dim=1).cpu().numpy()
+        return fetch(torch.logsumexp(doomed.double(), dim=1))[0]
 
     def tokens_like(self, children: Children) -> torch.Tensor:
         """[R, V] log psi of the tokens, in the children's dtype and on their device."""
@@ -60,8 +62,8 @@ class Lookahead:
 
     def log_table(self, children: Children) -> torch.Tensor:
         """[R, V + 1] float64, the stop event as the last column."""
-        stop = torch.as_tensor(self.log_stop, device=children.log_token.device)[:, None]
-        return torch.cat([self.tokens_like(children).double(), stop], dim=1)
+        (stop,) = send(np.asarray(self.log_stop, dtype=np.float64), device=children.log_token.device)
+        return torch.cat([self.tokens_like(children).double(), stop[:, None]], dim=1)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -62,6 +62,41 @@ def awrs_smc(
     Raises:
         OptionError: an option value that does not exist.
     """
+    sampler = awrs_smc_sampler(
+        model,
+        constraint,
+        n_particles=n_particles,
+        n_accepted=n_accepted,
+        resampling=resampling,
+        ess_threshold=ess_threshold,
+        finished=finished,
+        potentials=potentials,
+        target_power=target_power,
+        max_tokens=max_tokens,
+        stop_fraction=stop_fraction,
+        seed=seed,
+        replicates=replicates,
+    )
+    return sampler.run(prompt, key, draws)
+
+
+def awrs_smc_sampler(
+    model: LanguageModel,
+    constraint: Constraint,
+    *,
+    n_particles: int = 16,
+    n_accepted: int = 2,
+    resampling: str = "systematic",
+    ess_threshold: float = 0.5,
+    finished: str = "retire",
+    potentials: Sequence[Potential] = (),
+    target_power: float = 1.0,
+    max_tokens: int = 256,
+    stop_fraction: float = 1e-6,
+    seed: int = 0,
+    replicates: int = 1,
+) -> SMCSampler:
+    """What :func:`awrs_smc` runs, for many prompts at once."""
     one_of("resampling", resampling, ANCESTOR_SCHEMES)
     compete = one_of("finished", finished, ["retire", "compete"]) == "compete"
     branching = AdaptiveRejection(
@@ -84,7 +119,7 @@ def awrs_smc(
         seed=seed,
         replicates=replicates,
     )
-    return replace(sampler.run(prompt, key, draws), method="awrs_smc")
+    return sampler.named("awrs_smc")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from smc.boundaries import AtBoundaries
 from smc.constraints.base import Constraint
@@ -51,6 +50,37 @@ def grammar_smc(
     Raises:
         OptionError, PromptError, ConstraintError: as for the sampler.
     """
+    sampler = grammar_smc_sampler(
+        model,
+        constraint,
+        n_particles=n_particles,
+        potentials=potentials,
+        boundary=boundary,
+        ess_threshold=ess_threshold,
+        max_tokens=max_tokens,
+        target_power=target_power,
+        seed=seed,
+        replicates=replicates,
+        twist=twist,
+    )
+    return sampler.run(prompt, key, draws)
+
+
+def grammar_smc_sampler(
+    model: LanguageModel,
+    constraint: Constraint,
+    *,
+    n_particles: int = 16,
+    potentials: Sequence[Potential] = (),
+    boundary: Callable[[str], bool] | None = None,
+    ess_threshold: float = 0.9,
+    max_tokens: int = 256,
+    target_power: float = 1.0,
+    seed: int = 0,
+    replicates: int = 1,
+    twist: Twist | None = None,
+) -> SMCSampler:
+    """What :func:`grammar_smc` runs, for many prompts at once."""
     critics = checked_potentials(potentials)
     sampler = SMCSampler(
         model,
@@ -69,4 +99,4 @@ def grammar_smc(
         replicates=replicates,
         twist=twist,
     )
-    return replace(sampler.run(prompt, key, draws), method="grammar_smc")
+    return sampler.named("grammar_smc")

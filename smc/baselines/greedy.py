@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from smc.branching import Argmax
 from smc.constraints.base import Constraint
@@ -28,6 +27,19 @@ def greedy_masking(
     Its weight means nothing, so `log_evidence` is None. Potentials do not steer it; a sequence that one of them
     forbids counts as rejected.
     """
+    sampler = greedy_masking_sampler(model, constraint, potentials=potentials, max_tokens=max_tokens, seed=seed)
+    return sampler.run(prompt, key)
+
+
+def greedy_masking_sampler(
+    model: LanguageModel,
+    constraint: Constraint,
+    *,
+    potentials: Sequence[Potential] = (),
+    max_tokens: int = 256,
+    seed: int = 0,
+) -> SMCSampler:
+    """What :func:`greedy_masking` runs, for many prompts at once."""
     sampler = SMCSampler(
         model,
         constraint,
@@ -38,4 +50,4 @@ def greedy_masking(
         stop_fraction=0,
         seed=seed,
     )
-    return replace(sampler.run(prompt, key), method="greedy_masking")
+    return sampler.named("greedy_masking")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from smc.branching import Sample
 from smc.constraints.base import Constraint
@@ -31,7 +30,33 @@ def local_masking(
     Every sample weighs 1/K, so dead, rejected and censored mass are shares of samples, and `log_evidence` is None.
     Potentials do not steer it; samples that one of them forbids count as rejected.
     """
-    return independent_samples(model, constraint, prompt, n_particles, potentials, max_tokens, seed, key, proper=False)
+    sampler = local_masking_sampler(
+        model, constraint, n_particles=n_particles, potentials=potentials, max_tokens=max_tokens, seed=seed
+    )
+    return sampler.run(prompt, key)
+
+
+def local_masking_sampler(
+    model: LanguageModel,
+    constraint: Constraint,
+    *,
+    n_particles: int = 16,
+    potentials: Sequence[Potential] = (),
+    max_tokens: int = 256,
+    seed: int = 0,
+) -> SMCSampler:
+    """What :func:`local_masking` runs, for many prompts at once."""
+    sampler = SMCSampler(
+        model,
+        constraint,
+        n_particles=n_particles,
+        branching=_independent(n_particles, proper=False),
+        potentials=potentials,
+        max_tokens=max_tokens,
+        stop_fraction=0,
+        seed=seed,
+    )
+    return sampler.named("local_masking")
 
 
 def importance_resampling(
@@ -52,42 +77,36 @@ def importance_resampling(
     Under a power a they are drawn from p^a, masked, and weighted by its normalisers. Unbiased evidence, consistent posterior. Resampling the final set (``result.sample(n)``) would only add noise to
     expectations, so the weights are kept (Rubin, 1988).
     """
-    return independent_samples(
+    sampler = importance_resampling_sampler(
         model,
         constraint,
-        prompt,
-        n_particles,
-        potentials,
-        max_tokens,
-        seed,
-        key,
-        proper=True,
+        n_particles=n_particles,
+        potentials=potentials,
         target_power=target_power,
+        max_tokens=max_tokens,
+        seed=seed,
         replicates=replicates,
     )
+    return sampler.run(prompt, key)
 
 
-def independent_samples(
+def importance_resampling_sampler(
     model: LanguageModel,
     constraint: Constraint,
-    prompt: Prompt,
-    n_particles: int,
-    potentials: Sequence[Potential],
-    max_tokens: int,
-    seed: int,
-    key: str,
-    proper: bool,
+    *,
+    n_particles: int = 16,
+    potentials: Sequence[Potential] = (),
     target_power: float = 1.0,
+    max_tokens: int = 256,
+    seed: int = 0,
     replicates: int = 1,
-) -> SMCResult:
-    """K masked samples without resampling, with importance weights (`proper`) or with equal ones."""
-    at_least("n_particles", n_particles, 1)
-    branching = Sample(n_particles, multinomial, ess_threshold=0.0, joint=False, compete=False, proper=proper)
+) -> SMCSampler:
+    """What :func:`importance_resampling` runs, for many prompts at once."""
     sampler = SMCSampler(
         model,
         constraint,
         n_particles=n_particles,
-        branching=branching,
+        branching=_independent(n_particles, proper=True),
         potentials=potentials,
         max_tokens=max_tokens,
         target_power=target_power,
@@ -95,4 +114,10 @@ def independent_samples(
         seed=seed,
         replicates=replicates,
     )
-    return replace(sampler.run(prompt, key), method="importance_resampling" if proper else "local_masking")
+    return sampler.named("importance_resampling")
+
+
+def _independent(n_particles: int, proper: bool) -> Sample:
+    """K masked samples without resampling, with importance weights (`proper`) or with equal ones."""
+    at_least("n_particles", n_particles, 1)
+    return Sample(n_particles, multinomial, ess_threshold=0.0, joint=False, compete=False, proper=proper)

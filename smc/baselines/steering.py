@@ -9,15 +9,17 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from smc.blocks import Blocks
 from smc.branching import Offspring, Resampled, Sample, Weights
 from smc.children import Children
 from smc.constraints.base import Constraint
 from smc.draws import Draws
 from smc.errors import at_least, one_of
 from smc.models.base import LanguageModel, Prompt
+from smc.optimal import Candidates, optimal
 from smc.population import Population
 from smc.potentials import Potential
-from smc.resampling import Candidates, multinomial, optimal
+from smc.resampling import multinomial
 from smc.result import SMCResult
 from smc.sampler import SMCSampler
 from smc.twists import Lookahead, Twist
@@ -70,8 +72,9 @@ class Steering:
         everyone = Weights.join(live, pool) if self.compete else live
         if not len(live) or len(everyone) <= self.n_particles:
             return None
-        table = torch.from_numpy(everyone.log_priority)[None]
-        kept = optimal(Candidates(table, np.zeros(1), np.empty(0)), self.n_particles, draws)
+        table = Blocks.of(torch.from_numpy(everyone.log_priority)[None])
+        one_row, no_others = torch.zeros(1, dtype=torch.float64), torch.empty(0, dtype=torch.float64)
+        kept = optimal(Candidates(table, one_row, no_others), self.n_particles, draws)
         # what survives by chance weighs more, in weight as in priority
         log_weight = everyone.log_weight.copy()
         log_weight[kept.columns] += kept.log_mass - everyone.log_priority[kept.columns]
@@ -122,6 +125,37 @@ def smc_steering(
     Raises:
         OptionError, PromptError, ConstraintError: as for the sampler.
     """
+    sampler = smc_steering_sampler(
+        model,
+        constraint,
+        n_particles=n_particles,
+        beam_factor=beam_factor,
+        finished=finished,
+        potentials=potentials,
+        max_tokens=max_tokens,
+        target_power=target_power,
+        seed=seed,
+        replicates=replicates,
+        twist=twist,
+    )
+    return sampler.run(prompt, key, draws)
+
+
+def smc_steering_sampler(
+    model: LanguageModel,
+    constraint: Constraint,
+    *,
+    n_particles: int = 16,
+    beam_factor: int = 3,
+    finished: str = "compete",
+    potentials: Sequence[Potential] = (),
+    max_tokens: int = 256,
+    target_power: float = 1.0,
+    seed: int = 0,
+    replicates: int = 1,
+    twist: Twist | None = None,
+) -> SMCSampler:
+    """What :func:`smc_steering` runs, for many prompts at once."""
     branching = Steering(
         at_least("n_particles", n_particles, 1),
         at_least("beam_factor", beam_factor, 1),
@@ -140,4 +174,4 @@ def smc_steering(
         replicates=replicates,
         twist=twist,
     )
-    return replace(sampler.run(prompt, key, draws), method="smc_steering")
+    return sampler.named("smc_steering")

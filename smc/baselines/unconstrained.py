@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from smc.baselines.local import independent_samples
+from smc.baselines.local import local_masking_sampler
 from smc.constraints import Everything
 from smc.constraints.base import Constraint
 from smc.inputs import compiled
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
 from smc.result import SMCResult
+from smc.sampler import SMCSampler
 
 
 def unconstrained(
@@ -31,7 +31,29 @@ def unconstrained(
     enforce one spelling of it (compact JSON, a fixed order of keys), so that share is no estimate of the masked
     language's evidence and `log_evidence` is None.
     """
+    sampler = unconstrained_sampler(
+        model, constraint, n_particles=n_particles, potentials=potentials, max_tokens=max_tokens, seed=seed
+    )
+    return sampler.run(prompt, key)
+
+
+def unconstrained_sampler(
+    model: LanguageModel,
+    constraint: Constraint,
+    *,
+    n_particles: int = 16,
+    potentials: Sequence[Potential] = (),
+    max_tokens: int = 256,
+    seed: int = 0,
+) -> SMCSampler:
+    """What :func:`unconstrained` runs, for many prompts at once."""
     compiled(constraint, model)  # a bad constraint fails as it does for every other method
-    free = Everything(constraint)
-    result = independent_samples(model, free, prompt, n_particles, potentials, max_tokens, seed, key, proper=False)
-    return replace(result, method="unconstrained")
+    sampler = local_masking_sampler(
+        model,
+        Everything(constraint),
+        n_particles=n_particles,
+        potentials=potentials,
+        max_tokens=max_tokens,
+        seed=seed,
+    )
+    return sampler.named("unconstrained")

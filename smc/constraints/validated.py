@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import torch
 
-from smc.constraints.base import CompiledConstraint, ConstraintRows
+from smc.constraints.base import CompiledConstraint, ConstraintRows, ForetellingRows
 from smc.constraints.notes import LanguageNote, compiled_notes
 from smc.vocabulary import Vocabulary
 
@@ -101,6 +101,10 @@ class ValidatedRows(Generic[S]):
         words = allowed.numpy().copy()
         words[refused] = 0
         return torch.from_numpy(words)
+
+    def forced_text(self, row: int) -> str:
+        """What every continuation of a row begins with, as far as the masks can tell."""
+        return self._inner.forced_text(row) if isinstance(self._inner, ForetellingRows) else ""
 
     def refuses(self, parents: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """[N] bool: whether the checker refuses old row ``parents[i]`` extended by ``tokens[i]``. Moves nothing."""

@@ -16,7 +16,7 @@ from smc.constraints.grammar_check import NO_NAMES, check_grammar
 from smc.constraints.matcher_rows import MatcherRows
 from smc.constraints.nesting import too_deep
 from smc.constraints.notes import LanguageNote
-from smc.constraints.productivity import Rules
+from smc.constraints.productivity import Rules, owners, productive
 from smc.constraints.time_limit import finish_within
 from smc.constraints.token_sets import TokenSets
 from smc.errors import ConstraintError, EmptyLanguageError
@@ -43,12 +43,19 @@ class XGrammarRows(MatcherRows):
             return None
         return "complete" if matcher.is_completed() else "incomplete"
 
+    def forced_text(self, row: int) -> str:
+        """What every continuation of a row begins with; nothing where it could be endless, which the engine does not survive."""
+        if not self._compiled.ends or self._matchers[row].is_completed():
+            return ""
+        return self._matchers[row].find_jump_forward_string()
+
 
 class XGrammarConstraint:
     """A grammar compiled for one vocabulary.
 
     Attributes:
         notes: what of the language this vocabulary cannot spell.
+        ends: whether every prefix is known to have a completion.
     """
 
     def __init__(
@@ -57,8 +64,9 @@ class XGrammarConstraint:
         grammar: xgr.CompiledGrammar,
         accepts: Callable[[bytes], bool] | None = None,
         notes: tuple[LanguageNote, ...] = (),
+        ends: bool = False,
     ) -> None:
-        self.notes = notes
+        self.notes, self.ends = notes, ends
         self._grammar = grammar
         self._accepts = accepts or self.generates
         self._sets = TokenSets.of(vocabulary)
@@ -127,18 +135,19 @@ def compile_grammar(
     """
     tokens, compiler = per_vocabulary(vocabulary, "xgrammar", _compiler)
 
-    def work() -> tuple[xgr.CompiledGrammar, tuple[LanguageNote, ...]]:
+    def work() -> tuple[xgr.CompiledGrammar, tuple[LanguageNote, ...], bool]:
         grammar = parse(tokens)
         rules = Rules.read(grammar)
         notes = check_grammar(rules, what, vocabulary, written) if check else ()
+        ends = owners(rules, NO_NAMES).keys() <= productive(rules)
         # A mask takes the end of the root rule for the end of the text, even where the root is used inside itself: after
         # ``((a`` it would leave out the token ``))``. So the root must be a rule that nothing uses.
         if rules.root_is_used:
             grammar = xgr.Grammar.concat(grammar)
-        return compiler.compile_grammar(grammar), notes
+        return compiler.compile_grammar(grammar), notes, ends
 
-    compiled_grammar, notes = _in_time(what, work, located)
-    compiled = XGrammarConstraint(vocabulary, compiled_grammar, accepts, notes)
+    compiled_grammar, notes, ends = _in_time(what, work, located)
+    compiled = XGrammarConstraint(vocabulary, compiled_grammar, accepts, notes, ends)
     if compiled.is_dead:
         raise EmptyLanguageError(
             f"{what} allows no first token: either it describes no text at all, or the model's vocabulary cannot "

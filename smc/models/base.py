@@ -52,3 +52,60 @@ class LanguageModel(Protocol):
     def start(self, prompt: Sequence[int]) -> ModelRows:
         """One row: the prompt, with nothing generated yet."""
         ...
+
+
+@runtime_checkable
+class Anticipates(Protocol):
+    """Rows that can be fed tokens in advance, so that a step to them takes no pass of its own. Changes no result.
+
+    Attributes:
+        unknown: the rows that a pass still has to be made for.
+        fed: rows and tokens that their pass was given; None before it.
+    """
+
+    @property
+    def unknown(self) -> np.ndarray: ...
+
+    @property
+    def fed(self) -> tuple[int, int] | None: ...
+
+    def anticipate(self, guesses: dict[int, tuple[int, ...]]) -> None:
+        """Tokens that may well follow some rows."""
+        ...
+
+
+def fed(rows: ModelRows) -> tuple[int, int]:
+    """Rows and tokens that the pass for some rows was given: all of them, but for tokens fed in advance."""
+    found = rows.fed if isinstance(rows, Anticipates) else None
+    return (len(rows), len(rows)) if found is None else found
+
+
+@runtime_checkable
+class Tokenizes(Protocol):
+    """A model whose tokenizer can be asked for the tokens of a piece of text, without special tokens."""
+
+    def tokenize(self, text: str) -> tuple[int, ...]: ...
+
+
+@runtime_checkable
+class KnowsMemory(Protocol):
+    """A model that can tell beforehand whether a run fits in memory."""
+
+    def check_memory(self, prompt_tokens: int, max_tokens: int, rows: int) -> None:
+        """Raise :class:`smc.errors.MemoryLimitError`, with the numbers, if `rows` rows of a run do not fit."""
+        ...
+
+
+@runtime_checkable
+class Packs(Protocol):
+    """A model that computes the log probabilities of several runs in one pass."""
+
+    def evaluate(self, rows: Sequence[ModelRows]) -> None:
+        """Compute what `log_probs` of each of these rows will be asked for. Changes no result."""
+        ...
+
+
+def evaluate(model: LanguageModel, rows: Sequence[ModelRows]) -> None:
+    """Let a model work on the rows of several runs together; one that cannot does each when it is asked."""
+    if isinstance(model, Packs):
+        model.evaluate(rows)

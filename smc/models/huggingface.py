@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import cast
 
 import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from smc.errors import ModelError, OptionError, PromptError
-from smc.models.base import Prompt
-from smc.models.cache import RowCache, row_cache
+from smc.errors import MemoryLimitError, ModelError, OptionError, PromptError
+from smc.models.base import ModelRows, Prompt
 from smc.models.embedded import EMBEDDED, converted, no_progress_bars
+from smc.models.engine import SharedEngine, shared_engine
+from smc.models.footprint import footprint, free_memory, in_words
+from smc.models.placement import DeviceMap, Placement, TensorParallelPlan, placed_whole
+from smc.models.plain_rows import PlainEngine, PlainRows
+from smc.models.replay import Replays
+from smc.models.shared_rows import SharedRows
 from smc.models.token_bytes import token_bytes
 from smc.vocabulary import Vocabulary
 
@@ -34,12 +39,23 @@ class HFModel:
         model: a causal language model, on any device, in any dtype. Log probabilities are always float32 or wider.
         tokenizer: the tokenizer it was trained with.
         name: how reports call it.
+        cuda_graphs: record decoding steps that come up again, and replay them (:mod:`smc.models.replay`). For models on
+            one GPU, where launching kernels one by one takes longer than running them. Takes memory for each recording.
+
+    Attributes:
+        memory_limit: bytes that a run may take beside the weights; None (the default) for what is free when it starts.
 
     Raises:
         ModelError: the tokenizer has more tokens than the model has logits, or there is no stop token.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str | None = None):
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        name: str | None = None,
+        cuda_graphs: bool = False,
+    ):
         if not isinstance(model, PreTrainedModel) or not isinstance(tokenizer, PreTrainedTokenizerBase):
             raise ModelError(
                 "HFModel takes a Hugging Face causal language model and its tokenizer: HFModel(hf_model, hf_tokenizer)."
@@ -50,9 +66,11 @@ class HFModel:
         text_config = model.config.get_text_config(decoder=True)
         self.context_length: int | None = getattr(text_config, "max_position_embeddings", None)
         self.vocabulary = _vocabulary(tokenizer, text_config.vocab_size, _stop_ids(model, tokenizer))
-        accepted = inspect.signature(model.forward).parameters
-        self._cache_argument = "cache" if "cache" in accepted else "past_key_values"
-        self._only_last = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
+        self._plain = PlainEngine(model)
+        self.memory_limit: float | None = None
+        self.cuda_graphs = cuda_graphs
+        if cuda_graphs and not (placed_whole(model) and model.device.type == "cuda"):
+            raise OptionError("cuda_graphs=True is for a model on one GPU, and this one is not. Leave it out.")
 
     @staticmethod
     def load(name: str, device: str = "cpu", dtype: str = "float32") -> HFModel:
@@ -68,11 +86,17 @@ class HFModel:
                 f"There is no embedded model {name!r}: choose one of {', '.join(map(repr, EMBEDDED))}, or load a hub model or a local "
                 "folder with HFModel.from_pretrained."
             )
-        return HFModel._load(str(converted(name)), device, dtype, name)
+        return HFModel._load(str(converted(name)), name, dtype, Placement(device))
 
     @staticmethod
     def from_pretrained(
-        model_id: str, device: str = "cpu", dtype: str = "float32", revision: str | None = None
+        model_id: str,
+        device: str = "cpu",
+        dtype: str = "float32",
+        revision: str | None = None,
+        device_map: DeviceMap | None = None,
+        tp_plan: TensorParallelPlan | None = None,
+        cuda_graphs: bool = False,
     ) -> HFModel:
         """A model from the hub or from a local folder.
 
@@ -81,27 +105,35 @@ class HFModel:
             device: "cpu", "cuda", "cuda:1", ...
             dtype: "float32", "bfloat16", "float16" or "float64".
             revision: branch, tag or commit on the hub.
+            device_map: spreads the layers over the devices of this process ("auto", or a mapping), in place of `device`.
+            tp_plan: splits each layer over the processes of a ``torchrun`` ("auto", or a mapping), in place of `device`.
+                Every process runs the same program and gets the same results (:mod:`smc.models.placement`).
+            cuda_graphs: as for HFModel.
 
         Raises:
             ModelError: it cannot be found or loaded. OptionError: unknown dtype, or a device that is not there.
         """
-        return HFModel._load(model_id, device, dtype, model_id, revision)
+        return HFModel._load(model_id, model_id, dtype, Placement(device, device_map, tp_plan), revision, cuda_graphs)
 
     @staticmethod
-    def _load(path: str, device: str, dtype: str, name: str, revision: str | None = None) -> HFModel:
+    def _load(
+        path: str, name: str, dtype: str, placement: Placement, revision: str | None = None, cuda_graphs: bool = False
+    ) -> HFModel:
         if dtype not in _DTYPES:
             raise OptionError(f"dtype={dtype!r} is not known: choose one of {', '.join(map(repr, _DTYPES))}.")
-        _check_device(device)
         try:
             with no_progress_bars():
                 tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
-                model = AutoModelForCausalLM.from_pretrained(path, dtype=_DTYPES[dtype], revision=revision)
+                model = AutoModelForCausalLM.from_pretrained(
+                    path, dtype=_DTYPES[dtype], revision=revision, **placement.options
+                )
+            model = placement.place(model)
         except (OSError, ValueError, KeyError) as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise ModelError(
                 f"The model {name!r} could not be loaded: {reason} Check the name, or give a local folder that holds config, weights and tokenizer."
             ) from error
-        return HFModel(model.to(device), tokenizer, name)
+        return HFModel(model, tokenizer, name, cuda_graphs)
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """Token ids of text, ids or chat messages; messages go through the chat template and open the assistant's turn."""
@@ -146,95 +178,48 @@ class HFModel:
                 "The prompt has characters that are not Unicode text (lone surrogates?). Replace them."
             ) from error
 
-    def start(self, prompt: Sequence[int]) -> HFRows:
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        """The tokens of a piece of text, without special tokens."""
+        return tuple(self._tokenize(text, add_special_tokens=False))
+
+    @cached_property
+    def shared(self) -> SharedEngine | None:
+        """What lets runs share their prompts and passes; None for a model whose attention does not allow it."""
+        engine = shared_engine(self.model)
+        if engine is not None and self.cuda_graphs:
+            engine.replays = Replays(engine.compute)
+        return engine
+
+    def start(self, prompt: Sequence[int]) -> SharedRows | PlainRows:
         """One row; the prompt is run through the model on first use."""
-        config = self.model.config
-        return HFRows(
-            self, row_cache(config), np.zeros(1, dtype=np.int64), np.array([prompt], dtype=np.int64), fresh=True
-        )
+        return self._plain.start(prompt) if self.shared is None else self.shared.start(tuple(prompt))
 
-    @torch.inference_mode()
-    def forward(self, cache: RowCache, tokens: np.ndarray) -> torch.Tensor:
-        """Feed [R, L] tokens to rows 0 .. R - 1 of the cache; [R, V] log probabilities after the last."""
-        out = self.model(
-            input_ids=torch.as_tensor(tokens, device=self.model.device),
-            use_cache=True,
-            **self._only_last,
-            **{self._cache_argument: cache.cache},
-        )
-        return torch.log_softmax(_widened(out.logits[:, -1]), dim=-1)
+    def evaluate(self, rows: Sequence[ModelRows]) -> None:
+        """Compute the log probabilities of several runs' rows in one pass, as far as the model can share one."""
+        if self.shared is not None:
+            self.shared.evaluate([part for part in rows if isinstance(part, SharedRows)])
 
+    def check_memory(self, prompt_tokens: int, max_tokens: int, rows: int) -> None:
+        """See that a run fits in memory before it starts.
 
-class HFRows:
-    """Rows of a :class:`HFModel`. Moves are noted and carried out when log probabilities are next asked for.
+        Args:
+            rows: as many as are sure to be live.
 
-    Row i continues cache row ``sources[i]`` by the tokens ``pending[i]`` ([R, L]; None once they are in the cache).
-    """
-
-    def __init__(
-        self, model: HFModel, cache: RowCache, sources: np.ndarray, pending: np.ndarray | None, fresh: bool = False
-    ):
-        self._model, self._sources, self._pending, self._fresh = model, sources, pending, fresh
-        self._cache: RowCache | None = cache
-        self._log_probs: torch.Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self._sources)
-
-    @property
-    def log_probs(self) -> torch.Tensor:
-        """[R, V]."""
-        if self._log_probs is None:
-            cache, pending = self._owned(), self._pending
-            assert pending is not None
-            if not self._fresh:  # before the prompt there is nothing to move
-                self._sources = cache.move(self._sources)
-            slots = self._sources
-            by_slot = np.empty_like(pending)
-            by_slot[slots] = pending
-            in_slots = self._model.forward(cache, by_slot)
-            in_order = np.array_equal(slots, np.arange(len(slots)))
-            self._log_probs = in_slots if in_order else in_slots[torch.as_tensor(slots, device=in_slots.device)]
-            self._pending = None
-        return self._log_probs
-
-    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> HFRows:
-        if self._pending is not None:
-            self.log_probs  # noqa: B018  (what is pending must be in the cache first)
-        cache, self._cache = self._owned(), None
-        return HFRows(self._model, cache, self._sources[parents], np.asarray(tokens, dtype=np.int64)[:, None])
-
-    def fork(self, rows: np.ndarray) -> HFRows:
-        if self._fresh:
-            self.log_probs  # noqa: B018  (the prompt goes through the model once, before its copies part)
-        used, local = np.unique(self._sources[rows], return_inverse=True)
-        pending = None if self._pending is None else self._pending[rows]
-        other = HFRows(self._model, self._owned().fork(used), local, pending)
-        if self._log_probs is not None:
-            other._log_probs = self._log_probs[torch.as_tensor(rows, device=self._log_probs.device)]
-        return other
-
-    def _owned(self) -> RowCache:
-        if self._cache is None:
-            raise RuntimeError(
-                "These rows were advanced: their cache belongs to their children now. Fork them first to keep both."
-            )
-        return self._cache
-
-
-def _widened(logits: torch.Tensor) -> torch.Tensor:
-    """At least float32: a log-softmax in half precision would put its rounding into the weights."""
-    return logits if logits.dtype == torch.float64 else logits.float()
-
-
-def _check_device(device: str) -> None:
-    try:
-        kind = torch.device(device).type
-    except RuntimeError as error:
-        raise OptionError(f"device={device!r} is not a device. Use 'cpu', 'cuda' or 'cuda:0'.") from error
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise OptionError(
-            f"device={device!r} was asked for, but torch sees no GPU here. Use device='cpu', or install a CUDA build of torch."
+        Raises:
+            MemoryLimitError: it does not, with the numbers.
+        """
+        free = free_memory(self.model) if self.memory_limit is None else self.memory_limit
+        if free is None:
+            return
+        needs = footprint(self.model, prompt_tokens, max_tokens)
+        if needs.of_rows(rows) <= free:
+            return
+        most = needs.rows_in(free)
+        remedy = f"Set n_particles to at most {most}" if most > 0 else "Shorten the prompt or max_tokens"
+        raise MemoryLimitError(
+            f"A run of {rows} rows takes about {in_words(needs.of_rows(rows))} ({in_words(needs.prompt)} for the prompt of {prompt_tokens} tokens, and for each row "
+            f"{in_words(needs.row)} for {max_tokens} tokens and {in_words(needs.table)} for its probabilities), and {in_words(free)} are free. {remedy}, use a smaller dtype or another device; if the language "
+            "is too small for so many rows ever to be live, set model.memory_limit = float('inf')."
         )
 
 

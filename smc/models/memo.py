@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from smc.models.base import LanguageModel, ModelRows, Prompt
+from smc.models.base import LanguageModel, ModelRows, Prompt, evaluate
 from smc.vocabulary import Vocabulary
 
 
@@ -39,6 +39,10 @@ class MemoModel:
         """One row: the prompt."""
         return MemoRows(self, (tuple(prompt),), self._model.start(prompt))
 
+    def evaluate(self, rows: Sequence[ModelRows]) -> None:
+        """Let the model compute what is not remembered of several runs together."""
+        evaluate(self._model, [r for part in rows if isinstance(part, MemoRows) for r in part.unremembered])
+
     def forget(self) -> None:
         """Empty the memory."""
         self._memory.clear()
@@ -68,6 +72,11 @@ class MemoRows:
 
     def __len__(self) -> int:
         return len(self._prefixes)
+
+    @property
+    def unremembered(self) -> tuple[ModelRows, ...]:
+        """The model's own rows, if they have to be asked; none otherwise."""
+        return () if self._rows is None or self._memo.knows(self._prefixes) else (self._rows,)
 
     @property
     def log_probs(self) -> torch.Tensor:

@@ -25,7 +25,9 @@ from smc import Choice, HFModel, JSONSchema, Regex, SMCSampler
 from smc.errors import MissingPackageError, ModelError, OptionError, PromptError
 from smc.exact import enumerate_posterior
 from smc.models import embedded
-from smc.models.cache import GatherCache, SlotCache
+from smc.models.plain_rows import PlainRows
+from smc.models.shared_rows import SharedRows
+from smc.models.slots import SlotPool
 
 SPECIALS = ["<s>", "</s>", "<|end|>", "<|tool|>"]
 TEMPLATE = (
@@ -119,23 +121,29 @@ def test_moving_rows_equal_a_full_recompute(name: str) -> None:
             )
 
 
-def test_layers_choose_the_cache() -> None:
-    kinds = {name: type(tiny(name).start([1])._cache) for name in CONFIGS}
-    assert kinds["llama"] is kinds["gpt2"] is SlotCache
-    assert kinds["mistral, sliding"] is kinds["qwen3-next, linear and full"] is GatherCache
+def test_layers_choose_the_engine() -> None:
+    kinds = {name: type(tiny(name).start([1])) for name in CONFIGS}
+    assert kinds["llama"] is kinds["gpt2"] is SharedRows
+    assert kinds["mistral, sliding"] is kinds["gemma3, sliding and full"] is PlainRows
+    assert kinds["qwen3-next, linear and full"] is kinds["mamba"] is PlainRows
 
 
 def test_first_children_stay_and_only_extra_ones_are_copied() -> None:
-    model = tiny("llama")
-    rows = model.start(model.encode("abc"))
-    rows.log_probs  # noqa: B018
-    rows = rows.advance(np.zeros(4, dtype=int), np.arange(4))
-    rows.log_probs  # noqa: B018
-    cache = rows._cache
-    # slots 0..3; children of 2, 2, 0, 2: the first of 2 and the one of 0 stay, two are copied to 1 and 3
-    assert cache.move(np.array([2, 2, 0, 2])).tolist() == [2, 1, 0, 3]
-    # fewer rows than slots: 3 moves down
-    assert cache.move(np.array([3, 1])).tolist() == [0, 1]
+    pool = SlotPool(1)
+    slots = pool.take(4)
+    pool.reserve(1)
+    keys, _ = pool.layer(0, torch.zeros(1, 1, 1, 1))
+    keys[:, 0, 0, 0] = torch.arange(4.0)
+    # children of 2, 2, 0, 2: the first of 2 and the one of 0 stay, two are copied to the free slots 1 and 3
+    slots = pool.branch(slots, np.array([2, 2, 0, 2]))
+    assert slots.tolist() == [2, 1, 0, 3]
+    assert pool.keys[0] is not None
+    assert pool.keys[0][slots, 0, 0, 0].tolist() == [2, 2, 0, 2]
+    # fewer rows than slots: what lies above moves down
+    slots = pool.branch(slots, np.array([2, 3]))
+    assert slots.tolist() == [0, 1]
+    assert pool.keys[0][slots, 0, 0, 0].tolist() == [0, 2]
+    assert pool.held == 2
 
 
 def test_a_prompt_can_be_forked_before_it_is_run() -> None:

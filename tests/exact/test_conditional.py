@@ -13,11 +13,13 @@ import torch
 from toys import SECTION_7, TOYS, Toy, log_phi
 
 from smc import SMCResult, SMCSampler, TextPotential
+from smc.blocks import Blocks
 from smc.branching import Argmax, Enumerate, Sample
 from smc.conditional import CONDITIONAL_SCHEMES, conditional_smc, retaining
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError
-from smc.resampling import ANCESTOR_SCHEMES, Candidates, multinomial, optimal, ssp
+from smc.optimal import Candidates, optimal
+from smc.resampling import ANCESTOR_SCHEMES, multinomial, ssp
 from smc.testing import enumerate_draws
 from smc.twists import Lookahead
 
@@ -120,8 +122,9 @@ def masses() -> list[tuple[np.ndarray, int]]:
 
 @pytest.mark.parametrize(("log_mass", "k"), masses())
 def test_optimal_resampling(log_mass: np.ndarray, k: int) -> None:
-    shift = np.linspace(-1, 1, len(log_mass))
-    candidates = Candidates(torch.from_numpy(log_mass), shift, np.array([-0.5, 0.3]))
+    shift = torch.linspace(-1, 1, len(log_mass), dtype=torch.float64)
+    others = torch.tensor([-0.5, 0.3], dtype=torch.float64)
+    candidates = Candidates(Blocks.of(torch.from_numpy(log_mass)), shift, others)
 
     def kept(retained: tuple[int, int] | None) -> dict[Hashable, float]:
         def run(draws: Draws) -> Hashable:
@@ -139,9 +142,10 @@ def test_optimal_resampling(log_mass: np.ndarray, k: int) -> None:
 
 
 def test_optimal_resampling_retains_what_underflows() -> None:
-    log_mass = torch.tensor([[0.0, -1.0, -1.1, -900.0]], dtype=torch.float64)
+    table = Blocks.of(torch.tensor([[0.0, -1.0, -1.1, -900.0]], dtype=torch.float64))
+    candidates = Candidates(table, torch.zeros(1, dtype=torch.float64), torch.empty(0, dtype=torch.float64))
     for seed in range(10):
-        kept = optimal(Candidates(log_mass, np.zeros(1), np.empty(0)), 2, RandomDraws(generator(seed)), retained=(0, 3))
+        kept = optimal(candidates, 2, RandomDraws(generator(seed)), retained=(0, 3))
         assert kept.columns.tolist() == [0, 3]
 
 

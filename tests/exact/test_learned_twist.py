@@ -3,6 +3,7 @@
 import copy
 import math
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -180,8 +181,10 @@ def test_psi_is_one_then_exact_where_it_was_and_the_mean_elsewhere() -> None:
         def __init__(self, *tokens: int):
             self._tokens = iter(tokens)
 
-        def categorical(self, weights: torch.Tensor, rows: np.ndarray) -> np.ndarray:
-            return np.array([next(self._tokens)])
+        def offsets(self, n: int, cumulative: Callable[[int], np.ndarray]) -> np.ndarray:
+            token = next(self._tokens)
+            start, end = np.append(0.0, cumulative(0))[token : token + 2]
+            return np.array([(start + end) / 2])
 
     twist = LearnedTwist()
     sampler = sampler_of(toy, twist, n_particles=1, branching="sample", draws="independent")

@@ -141,7 +141,8 @@ def test_one_step_on_random_populations(branching: str, case: int) -> None:
     p[rng.random(p.shape) < 0.25] = 0.0
     with np.errstate(divide="ignore"):
         log_p = np.log(p)
-    children = Children(torch.from_numpy(np.where(np.arange(width + 1) == width, -np.inf, log_p[:, :-1])), log_p[:, -1])
+    tokens = np.where(np.arange(width + 1) == width, -np.inf, log_p[:, :-1])
+    children = Children(torch.from_numpy(tokens), torch.from_numpy(log_p[:, -1]))
     count = rng.integers(1, 3, size=rows) if branching.startswith("sample") else np.ones(rows, dtype=int)
     population = Population((EMPTY,) * rows, rng.normal(scale=2, size=rows), count, np.zeros(rows), int(count.sum()))
     pool = Weights.singles(rng.normal(size=2) - 1) if "compete" in branching else Weights.singles(np.empty(0))

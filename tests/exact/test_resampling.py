@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from smc.draws import Draws, RandomDraws, generator, invert
-from smc.resampling import ANCESTOR_SCHEMES, Candidates, Kept, by_particle, effective_sample_size, log_sum_exp
-from smc.resampling import optimal as optimal_of
+from smc.blocks import Blocks
+from smc.draws import Draws, RandomDraws, generator
+from smc.optimal import Candidates, Kept
+from smc.optimal import optimal as optimal_of
+from smc.resampling import ANCESTOR_SCHEMES, by_particle, effective_sample_size, log_sum_exp
 from smc.testing import enumerate_draws
 
 
 def optimal(log_mass: torch.Tensor, k: int, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
     """Optimal resampling of a list, as a table of one row."""
-    kept = optimal_of(Candidates(log_mass[None], np.zeros(1), np.empty(0)), k, draws)
+    no_shift, no_others = torch.zeros(1, dtype=torch.float64), torch.empty(0, dtype=torch.float64)
+    kept = optimal_of(Candidates(Blocks.of(log_mass[None]), no_shift, no_others), k, draws)
     return kept.columns, kept.log_mass
 
 
@@ -136,7 +139,7 @@ def test_optimal_treats_table_and_others_alike(k: int) -> None:
     table, shift, others = rng.normal(size=(3, 4)) * 2, rng.normal(size=3), rng.normal(size=3)
     table[1] = -np.inf
     table[2, 1] = -np.inf
-    candidates = Candidates(torch.from_numpy(table), shift, others)
+    candidates = Candidates(Blocks.of(torch.from_numpy(table)), torch.from_numpy(shift), torch.from_numpy(others))
     everything = np.concatenate([(table + shift[:, None]).ravel(), others])
 
     def dense(kept: Kept) -> np.ndarray:
@@ -192,9 +195,9 @@ def test_no_mass_keeps_nothing() -> None:
 
 
 def test_a_child_without_probability_is_never_drawn() -> None:
-    cumulative = torch.tensor([[0.0, 0.5, 0.5, 1.0, 1.0]], dtype=torch.float64)
-    points = np.array([0.0, 0.25, 0.5, 0.75, 1.0 - 2**-53, 1.0])
-    assert invert(cumulative, np.zeros(6, dtype=int), points).tolist() == [1, 1, 3, 3, 3, 3]
+    law = Blocks.of(torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]], dtype=torch.float64).log())
+    shares = torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0 - 2**-53, 1.0], dtype=torch.float64)
+    assert law.pick(torch.zeros(6, dtype=torch.int64), shares).tolist() == [1, 1, 3, 3, 3, 3]
 
 
 def test_effective_sample_size() -> None:

@@ -81,7 +81,7 @@ def test_one_step_on_random_populations(twisted: bool, compete: bool, case: int)
     p[rng.random(p.shape) < 0.2] = 0.0
     with np.errstate(divide="ignore"):
         log_p = np.log(p)
-    children = Children(torch.from_numpy(log_p[:, :-1]), log_p[:, -1])
+    children = Children(torch.from_numpy(log_p[:, :-1]), torch.from_numpy(log_p[:, -1]))
     twist = Lookahead(torch.from_numpy(rng.normal(size=(rows, width))), rng.normal(size=rows)) if twisted else None
     count = np.full(rows, 2 if case == 4 else 1)
     population = Population((EMPTY,) * rows, rng.normal(scale=2, size=rows), count, np.zeros(rows), int(count.sum()))

@@ -1,0 +1,207 @@
+"""Forward passes of a Hugging Face model over rows that share their prompts."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from smc.errors import MemoryLimitWarning
+from smc.host import send
+from smc.memory import is_out_of_memory
+from smc.models.attention import NAME, Decode, Pass, Prefill, PromptCache
+from smc.models.cpu_linear import features_first, worth_it
+from smc.models.logits import log_normalised
+from smc.models.placement import agreed, input_device, placed_whole, tensor_parallel_group
+from smc.models.replay import Replays
+from smc.models.shared_rows import SharedRows, waiting
+from smc.models.slots import SlotPool
+
+
+class SharedEngine:
+    """A model whose runs share prompts, slots and forward passes. Not for two threads at a time.
+
+    Args:
+        model: see :func:`shared_engine`.
+
+    Attributes:
+        pool: where continuations lie.
+        replays: recorded steps, if steps are to be recorded.
+    """
+
+    def __init__(self, model: PreTrainedModel):
+        self.model = model
+        self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self._config = model.config.get_text_config(decoder=True)
+        self._linear = worth_it(model) if placed_whole(model) else ()
+        self._group = tensor_parallel_group(model)
+        self._rows_at_once = sys.maxsize
+        self.replays: Replays | None = None
+        self.pool = SlotPool(self._config.num_hidden_layers)
+        self._prompts: WeakValueDictionary[tuple[int, ...], PromptCache] = WeakValueDictionary()
+
+    def start(self, prompt: tuple[int, ...]) -> SharedRows:
+        """One row: the prompt, which is run through the model on first use."""
+        return SharedRows.start(self, prompt)
+
+    def evaluate(self, rows: Sequence[SharedRows]) -> None:
+        """Compute the log probabilities of several runs' rows: a pass for each new prompt, and one for all that has begun."""
+        begun = []
+        for part in waiting(rows):
+            if part.length == 0:
+                cache = self._prefilled(part.prompt)
+                part.receive(cache, cache.log_probs)
+            elif part.cache is not None and not len(part.unknown):
+                part.receive(part.cache)  # all of them were foreseen
+            else:
+                begun.append(part)
+        if begun:
+            self._decode(begun)
+
+    @torch.inference_mode()
+    def _prefilled(self, prompt: tuple[int, ...]) -> PromptCache:
+        """The prompt's keys, values and next-token probabilities; computed once for as long as any rows need them."""
+        known = self._prompts.get(prompt)
+        if known is None:
+            over, length = Prefill(), len(prompt)
+            logits = self._forward(np.array(prompt, dtype=np.int64), np.arange(length), over, np.array([length - 1]))
+            known = self._prompts[prompt] = PromptCache(over.keys, over.values, self._log_probs(logits))
+        return known
+
+    @torch.inference_mode()
+    def _decode(self, parts: Sequence[SharedRows]) -> None:
+        # flat lists over all tokens: where each lies, behind how many others, and whose it is
+        fed = [part.to_feed() for part in parts]
+        counts = [sum(map(len, of_part)) for of_part in fed]
+        tokens = np.array([token for of_part in fed for of_row in of_part for token in of_row], dtype=np.int64)
+        repeats = np.array([len(of_row) for of_part in fed for of_row in of_part], dtype=np.int64)
+        slots = np.repeat(np.concatenate([part.slots[part.unknown] for part in parts]), repeats)
+        of_part = np.repeat(np.arange(len(parts)), counts)
+        within = np.arange(len(tokens)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+        places = np.array([part.length - 1 for part in parts])[of_part] + within
+        behind = np.array([len(part.prompt) for part in parts])[of_part]
+
+        self.pool.reserve(int(places.max()) + 1)
+        log_probs = []
+        at = 0
+        while at < len(tokens):
+            some = slice(at, at + self._rows_at_once)
+            # in the order of their slots, so that the slots can be read where they lie; the logits come in the rows' order
+            order = at + np.argsort(slots[some], kind="stable")
+            batch = Decode(self.pool, slots[order], places[order], _groups(parts, of_part[order]))
+            try:
+                logits = self._forward(tokens[order], (behind + places)[order], batch, np.argsort(order))
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or len(order) == 1:
+                    raise
+                self._halve(len(order))
+                continue
+            log_probs.append(self._log_probs(logits))
+            at += len(order)
+        together = torch.cat(log_probs) if len(log_probs) != 1 else log_probs[0]
+        for part, table in zip(parts, together.split(counts), strict=True):
+            assert part.cache is not None
+            part.receive(part.cache, table)
+
+    def _log_probs(self, logits: torch.Tensor) -> torch.Tensor:
+        return agreed(log_normalised(logits), self._group)
+
+    def _halve(self, rows: int) -> None:
+        """Narrower passes from here on, since one of so many rows did not fit in memory."""
+        self._rows_at_once = (rows + 1) // 2
+        warnings.warn(
+            f"A forward pass of {rows} rows does not fit in memory, so passes take at most {self._rows_at_once} rows from here on. "
+            "Results stay the same.",
+            MemoryLimitWarning,
+            stacklevel=2,
+        )
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _forward(self, tokens: np.ndarray, positions: np.ndarray, over: Pass, keep: np.ndarray) -> torch.Tensor:
+        """[M, V] logits after the tokens `keep` [M] of N tokens at their positions [N]."""
+        device = input_device(self.model)
+        if self.replays is not None and isinstance(over, Decode):
+            logits = self.replays.logits(tokens, positions, over, keep, device)
+            if logits is not None:
+                return logits
+        fed, at, kept = send(tokens, positions, keep, device=device)
+        return self.compute(fed[None], at[None], over, kept)
+
+    def compute(self, tokens: torch.Tensor, positions: torch.Tensor, over: Pass, keep: torch.Tensor) -> torch.Tensor:
+        """:meth:`_forward` on tensors: tokens and positions [1, N], keep [M]."""
+        with self._attending(), features_first(self._linear):
+            logits = self.model(
+                input_ids=tokens,
+                position_ids=positions,
+                use_cache=False,
+                smc_pass=over,
+                **({"logits_to_keep": keep} if self._keeps_logits else {}),
+            ).logits[0]
+        return logits if self._keeps_logits else logits[keep.to(logits.device)]
+
+    @contextmanager
+    def _attending(self) -> Iterator[None]:
+        """The model attends our way within a pass, and for its owner as before."""
+        before = self._config._attn_implementation
+        self._config._attn_implementation = NAME
+        try:
+            yield
+        finally:
+            self._config._attn_implementation = before
+
+
+def _groups(parts: Sequence[SharedRows], of_part: np.ndarray) -> list[tuple[PromptCache, np.ndarray | None]]:
+    """Which tokens stand behind which prompt; `of_part` [N] tells the part of each token."""
+    prompts = {id(part.cache): part.cache for part in parts}
+    if len(prompts) == 1:
+        return [(cache, None) for cache in prompts.values() if cache is not None]
+    of_prompt = np.array([list(prompts).index(id(part.cache)) for part in parts])[of_part]
+    return [(cache, np.flatnonzero(of_prompt == i)) for i, cache in enumerate(prompts.values()) if cache is not None]
+
+
+def shared_engine(model: PreTrainedModel) -> SharedEngine | None:
+    """The engine of a model; None if its attention cannot be replaced by ours.
+
+    That takes plain attention over everything in every layer, by transformers' attention interface. Whether nothing else is
+    going on (a bias, a cap on scores, sinks) is seen by trying it on a few tokens.
+    """
+    config = model.config.get_text_config(decoder=True)
+    layers: list[Any] = DynamicCache(config=config).layers
+    plain = len(layers) == getattr(config, "num_hidden_layers", -1) and all(type(x) is DynamicLayer for x in layers)
+    if not plain or not model._supports_attention_backend or config.is_encoder_decoder:
+        return None
+    engine = SharedEngine(model)
+    return engine if _agrees(engine, config.vocab_size) else None
+
+
+@torch.inference_mode()
+def _agrees(engine: SharedEngine, vocab_size: int) -> bool:
+    """Whether the engine gives the log probabilities that the model itself gives, on a few tokens."""
+    prompt, continuations = (1, 2, 3, 4), np.array([[5, 6], [7, 8]]) % vocab_size
+    try:
+        rows: SharedRows = engine.start(tuple(token % vocab_size for token in prompt))
+        for tokens, parents in zip(continuations.T, ([0, 0], [0, 1]), strict=True):
+            rows = rows.advance(np.array(parents), tokens)
+        ours = rows.log_probs
+        whole = np.concatenate([np.tile(rows.prompt, (2, 1)), continuations], axis=1)
+        inputs = torch.as_tensor(whole, device=input_device(engine.model))
+        theirs = log_normalised(engine.model(input_ids=inputs, use_cache=False).logits[:, -1])
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise
+        return (
+            False  # a model whose code does not pass our arguments on to its attention, or an attention that does more
+        )
+    exact = theirs.dtype == torch.float64 or next(engine.model.parameters()).dtype == torch.float32
+    # wide, since the model itself differs by thousandths from batch to batch on tokens without any context
+    return bool(torch.allclose(ours, theirs.to(ours.device), atol=0.02 if exact else 0.5, rtol=0, equal_nan=True))

@@ -1,0 +1,279 @@
+"""The engine that shares prompts and passes among runs: equal to a full recompute, and gone without a trace."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from test_models_huggingface import SMALL, byte_tokenizer, recomputed, tiny
+from torch import nn
+from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig
+
+from smc import HFModel, Job, Regex, SMCSampler
+from smc.errors import MemoryLimitError, MemoryLimitWarning
+from smc.models.attention import attention, merged
+from smc.models.base import evaluate
+from smc.models.cpu_linear import FEW, FeaturesFirst
+from smc.models.engine import SharedEngine
+from smc.models.footprint import _free_on_the_cpu, footprint, in_words
+from smc.models.plain_rows import PlainRows
+from smc.models.shared_rows import SharedRows
+from smc.models.slots import BLOCK, SlotPool
+
+PROMPTS = ("What day is it?", "No", "A prompt that is a good deal longer than the other two.")
+
+
+def engine(model: HFModel) -> SharedEngine:
+    assert model.shared is not None
+    return model.shared
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_runs_that_share_passes_equal_a_full_recompute(name: str) -> None:
+    """Prompts of three lengths, rows of different ages, populations that grow and shrink, one pass a round."""
+    model, rng = tiny(name), np.random.default_rng(2)
+    prompts = [list(model.encode(text)) for text in PROMPTS]
+    runs = [(model.start(prompt), [prompt]) for prompt in prompts]
+    passes = 0
+
+    def counted(*args: object) -> torch.Tensor:
+        nonlocal passes
+        passes += 1
+        return forward(*args)
+
+    forward, engine(model)._forward = engine(model)._forward, counted  # type: ignore[method-assign]
+    for step in range(12):
+        passes = 0
+        evaluate(model, [rows for rows, _ in runs])
+        assert passes == (3 if step == 0 else 1 if step != 6 else 2)  # each prompt alone, then all rows together
+        for i, (rows, prefixes) in enumerate(runs):
+            torch.testing.assert_close(rows.log_probs, recomputed(model, prefixes), atol=1e-4, rtol=1e-4)
+            n = int(rng.integers(1, 6))
+            parents, tokens = rng.integers(0, len(prefixes), n), rng.integers(0, 260, n)
+            grown = [[*prefixes[p], int(t)] for p, t in zip(parents, tokens, strict=True)]
+            runs[i] = (rows.advance(parents, tokens), grown)
+        if step == 5:  # one ends and a new one takes its place
+            runs[1] = (model.start(prompts[0][:4]), [prompts[0][:4]])
+    assert passes == 1
+
+
+def test_a_prompt_is_held_once_and_let_go_with_its_last_row() -> None:
+    model = tiny("llama")
+    shared, prompt = engine(model), model.encode(PROMPTS[2])
+    a, b = model.start(prompt), model.start(prompt)
+    evaluate(model, [a, b])
+    assert isinstance(a, SharedRows)
+    assert isinstance(b, SharedRows)
+    assert a.cache is b.cache
+    fork = a.fork(np.array([0, 0]))
+    many = a.advance(np.zeros(20, dtype=int), np.arange(20))
+    evaluate(model, [many])
+    assert shared.pool.held == 20
+    # twenty rows of one block each: the prompt, 56 tokens, is not among them
+    assert shared.pool.n_bytes == footprint(model.model, len(prompt), BLOCK).row * 20
+    del many, a, b
+    gc.collect()
+    assert shared.pool.held == 0
+    assert shared.pool.n_bytes == 0
+    assert len(shared._prompts) == 1  # the fork still stands behind it
+    torch.testing.assert_close(fork.log_probs, recomputed(model, [list(prompt)] * 2), atol=1e-4, rtol=1e-4)
+    del fork
+    gc.collect()
+    assert not len(shared._prompts)
+
+
+def test_the_model_is_its_owners_again_after_every_pass() -> None:
+    model = tiny("llama")
+    kinds = [type(module) for module in model.model.modules()]
+    before = model.model.config._attn_implementation
+    padded = torch.tensor([[0, 0, 5, 6], [1, 2, 3, 4]])
+    mask = (padded > 0).long()
+    with torch.inference_mode():
+        expected = model.model(padded, attention_mask=mask).logits
+    SMCSampler(model, Regex("[ab]{3}"), n_particles=4, max_tokens=5).run("x")
+    assert model.model.config._attn_implementation == before
+    assert [type(module) for module in model.model.modules()] == kinds
+    with torch.inference_mode():
+        torch.testing.assert_close(model.model(padded, attention_mask=mask).logits, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_other_dtypes(dtype: torch.dtype) -> None:
+    model = tiny("llama", dtype)
+    prompt = list(model.encode("abc"))
+    rows = model.start(prompt).advance(np.zeros(2, dtype=int), np.array([5, 6]))
+    rows = rows.advance(np.array([1, 0, 1]), np.array([7, 8, 9]))
+    assert isinstance(rows, SharedRows)
+    expected = recomputed(model, [[*prompt, 6, 7], [*prompt, 5, 8], [*prompt, 6, 9]])
+    tolerance = 1e-5 if dtype == torch.float64 else 0.1
+    torch.testing.assert_close(rows.log_probs, expected.to(rows.log_probs.dtype), atol=tolerance, rtol=0)
+    assert rows.log_probs.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+
+
+def test_attention_that_does_more_than_attend_is_left_to_the_model() -> None:
+    """A cap on scores in full attention layers: our attention has none, so the model keeps its own."""
+    torch.manual_seed(0)
+    config = Gemma2Config(
+        **SMALL, intermediate_size=48, num_key_value_heads=2, head_dim=8, layer_types=["full_attention"] * 2
+    )
+    model = HFModel(AutoModelForCausalLM.from_config(config), byte_tokenizer(), "capped")
+    prompt = list(model.encode("abc"))
+    rows = model.start(prompt).advance(np.array([0, 0]), np.array([5, 6]))
+    assert isinstance(rows, PlainRows)
+    torch.testing.assert_close(rows.log_probs, recomputed(model, [[*prompt, 5], [*prompt, 6]]), atol=1e-4, rtol=1e-4)
+
+
+def test_merged_attention_is_attention_over_both() -> None:
+    generator = torch.Generator().manual_seed(3)
+    q, k, v = (torch.randn(2, 3, n, 8, generator=generator, dtype=torch.float64) for n in (4, 9, 9))
+    whole = torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=0.3)
+    parts = [attention(q, k[:, :, s], v[:, :, s], 0.3) for s in (slice(0, 5), slice(5, 9))]
+    torch.testing.assert_close(merged(parts[0], parts[1]), whole, atol=1e-12, rtol=0)
+    fused = attention(q[:1], k[:1], v[:1], 0.3)
+    plain = attention(q, k, v, 0.3)
+    torch.testing.assert_close(fused[0], plain[0][:1], atol=1e-12, rtol=0)
+    torch.testing.assert_close(fused[1].double(), plain[1][:1], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_features_first_is_the_same_layer(bias: bool) -> None:
+    torch.manual_seed(0)
+    plain = nn.Linear(12, 7, bias=bias)
+    other = FeaturesFirst(12, 7, bias=bias)
+    other.load_state_dict(plain.state_dict())
+    for shape in ((1, 1, 12), (1, 5, 12), (2, 3, 12), (1, FEW + 1, 12)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(other(x), plain(x), atol=1e-6, rtol=1e-5)
+
+
+class TestMemory:
+    def test_a_pass_that_does_not_fit_is_split_and_says_so(self) -> None:
+        model = tiny("llama")
+        shared, prompt = engine(model), list(model.encode("abc"))
+        forward, widths = shared._forward, []
+
+        def small(tokens: np.ndarray, *rest: object) -> torch.Tensor:
+            if len(tokens) > 3:
+                raise torch.OutOfMemoryError("out of memory")
+            widths.append(len(tokens))
+            return forward(tokens, *rest)
+
+        shared._forward = small  # type: ignore[method-assign]
+        rows = model.start(prompt).advance(np.zeros(7, dtype=int), np.arange(7))
+        with pytest.warns(MemoryLimitWarning, match="rows does not fit in memory, so passes take at most") as caught:
+            got = rows.log_probs
+        assert len(caught) == 2  # 7 to 4, 4 to 2
+        assert widths == [3, 2, 2, 2, 1]
+        torch.testing.assert_close(got, recomputed(model, [[*prompt, t] for t in range(7)]), atol=1e-4, rtol=1e-4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            rows.advance(np.arange(7), np.arange(7)).log_probs  # noqa: B018  (it remembers)
+
+    def test_one_row_that_does_not_fit_is_an_error(self) -> None:
+        model = tiny("llama")
+
+        def full(*args: object) -> torch.Tensor:
+            raise torch.OutOfMemoryError("out of memory")
+
+        rows = model.start(model.encode("abc"))
+        engine(model)._forward = full  # type: ignore[method-assign]
+        with pytest.raises(torch.OutOfMemoryError):
+            rows.log_probs  # noqa: B018
+
+    def test_what_is_hopeless_is_refused_with_the_numbers(self) -> None:
+        model = tiny("llama")
+        model.memory_limit = 1_000_000
+        regex = Regex("[a-z]{1,20}")
+        with pytest.raises(
+            MemoryLimitError, match=r"100 rows takes about 2\.0 MiB .* prompt of 5 tokens.*976\.6 KiB are free"
+        ):
+            SMCSampler(model, regex, n_particles=100, max_tokens=30).run("hello")
+        with pytest.raises(MemoryLimitError, match="Job 'long'"):
+            SMCSampler(model, regex, n_particles=100, max_tokens=30).run_many([Job("hello", key="long")])
+        most = 48
+        with pytest.raises(MemoryLimitError, match=f"at most {most}"):
+            SMCSampler(model, regex, n_particles=most + 1, max_tokens=30).run("hello")
+        SMCSampler(model, regex, n_particles=most, max_tokens=30).run("hello")
+        # particles that draw may share rows, so it cannot be known
+        SMCSampler(model, regex, n_particles=100, branching="sample", max_tokens=3).run("hello")
+        model.memory_limit = 1000
+        with pytest.raises(MemoryLimitError, match="Shorten the prompt"):
+            SMCSampler(model, regex, n_particles=1, max_tokens=30).run("hello")
+        model.memory_limit = float("inf")
+        SMCSampler(model, Regex("[ab]"), n_particles=10**7, max_tokens=2).run("hello")
+
+    def test_the_prediction_is_what_the_buffers_take(self) -> None:
+        model = tiny("llama")
+        prompt = model.encode("a" * 40)
+        rows = model.start(prompt).advance(np.zeros(6, dtype=int), np.arange(6))
+        rows.log_probs  # noqa: B018
+        assert isinstance(rows, SharedRows)
+        assert rows.cache is not None
+        predicted = footprint(model.model, len(prompt), 10)
+        held = [*rows.cache.keys.values(), *rows.cache.values.values()]
+        assert sum(t.numel() * t.element_size() for t in held) == predicted.prompt
+        assert engine(model).pool.n_bytes == 6 * predicted.row
+
+    def test_free_memory_heeds_the_control_group(self, tmp_path) -> None:
+        meminfo = tmp_path / "meminfo"
+        meminfo.write_text("MemTotal:       100 kB\nMemAvailable:    50 kB\n")
+        assert _free_on_the_cpu(meminfo, tmp_path) == 50 * 1024
+        (tmp_path / "memory.max").write_text("max\n")
+        (tmp_path / "memory.current").write_text("1000\n")
+        assert _free_on_the_cpu(meminfo, tmp_path) == 50 * 1024
+        (tmp_path / "memory.max").write_text("21000\n")
+        assert _free_on_the_cpu(meminfo, tmp_path) == 20000
+        assert _free_on_the_cpu(tmp_path / "none", tmp_path) is None
+
+    def test_numbers_for_people(self) -> None:
+        assert [in_words(n) for n in (2048, 3 * 2**20, 5 * 2**30)] == ["2.0 KiB", "3.0 MiB", "5.0 GiB"]
+
+
+class TestSlots:
+    def test_rows_of_several_runs_share_the_pool(self) -> None:
+        pool = SlotPool(1)
+        first, second = pool.take(3), pool.take(2)
+        assert second.tolist() == [3, 4]
+        pool.release(first)
+        assert pool.held == 2
+        # the second run moves down as it goes on
+        assert pool.branch(second, np.array([0, 1, 1])).tolist() == [1, 2, 0]
+        assert pool.held == 3
+
+    def test_slots_come_back_when_memory_runs_out(self, monkeypatch) -> None:
+        pool = SlotPool(1)
+        slots, others = pool.take(3), pool.take(1)
+
+        def full(*args: object) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr(pool, "copy", full)
+        with pytest.raises(MemoryError):
+            pool.branch(slots, np.array([2, 2, 0, 0, 0]))
+        assert pool.held == 1
+        assert sorted(pool.take(5).tolist() + others.tolist()) == [0, 1, 2, 3, 4, 5]
+
+    def test_buffers_grow_in_blocks_and_keep_what_they_hold(self) -> None:
+        pool = SlotPool(1)
+        slots = pool.take(2)
+        pool.reserve(BLOCK)
+        keys, _ = pool.layer(0, torch.zeros(1, 2, 1, 4))
+        assert keys.shape == (2, 2, BLOCK, 4)
+        keys[:] = 7.0
+        pool.take(1)
+        pool.reserve(BLOCK + 1)
+        keys, _ = pool.layer(0, keys)
+        assert keys.shape == (3, 2, 2 * BLOCK, 4)
+        assert (keys[slots, :, :BLOCK] == 7).all()
+        assert (keys[:, :, BLOCK:] == 0).all()
+
+
+def test_a_run_on_a_llama_without_grouped_heads() -> None:
+    torch.manual_seed(1)
+    config = LlamaConfig(**SMALL, intermediate_size=48, num_key_value_heads=4)
+    model = HFModel(AutoModelForCausalLM.from_config(config), byte_tokenizer(), "ungrouped")
+    rows = model.start([5, 6]).advance(np.zeros(2, dtype=int), np.array([7, 8]))
+    torch.testing.assert_close(rows.log_probs, recomputed(model, [[5, 6, 7], [5, 6, 8]]), atol=1e-4, rtol=1e-4)
