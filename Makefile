@@ -61,6 +61,8 @@ bench: $(STAMP)
 	$(BIN)/python -m experiments.bench.versus_generate
 	$(BIN)/python -m experiments.bench.growth
 	$(BIN)/python -m experiments.bench.memory
+	$(BIN)/python -m experiments.bench.packing
+	$(BIN)/python -m experiments.bench.linear
 
 # Against genlm-control, which has an environment of its own; xgrammar and the like come without what they would resolve to.
 GENLM_PIP := .venv-genlm/bin/python -m pip install --quiet --disable-pip-version-check

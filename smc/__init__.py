@@ -41,6 +41,7 @@ from smc.potentials import (
     ValidMolecule,
 )
 from smc.proposal import Proposal
+from smc.rescoring import Rescored, rescore
 from smc.result import SMCResult
 from smc.sampler import Job, SMCSampler
 from smc.surrogates import fit_surrogate
@@ -75,6 +76,7 @@ __all__ = [
     "Proposal",
     "Reasoning",
     "Regex",
+    "Rescored",
     "SMCError",
     "SMCResult",
     "SMCSampler",
@@ -90,4 +92,5 @@ __all__ = [
     "baselines",
     "diagnostics",
     "fit_surrogate",
+    "rescore",
 ]

@@ -79,17 +79,34 @@ class PromptCache:
 
 @dataclass(frozen=True)
 class Prefill:
-    """The tokens of one prompt, each of which sees those before it. Collects their keys and values by layer."""
+    """The tokens of one prompt, each of which sees those before it. Collects their keys and values by layer.
 
+    Attributes:
+        behind: a prompt that begins with the same `shared` tokens, which are not computed again; None without one.
+    """
+
+    behind: PromptCache | None = None
+    shared: int = 0
     keys: dict[int, torch.Tensor] = field(default_factory=dict)
     values: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
     ) -> torch.Tensor:
+        seen = None
+        if self.behind is not None:
+            key = torch.cat([self.behind.keys[layer][:, :, : self.shared], key], dim=2)
+            value = torch.cat([self.behind.values[layer][:, :, : self.shared], value], dim=2)
+            seen = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=key.device).tril(self.shared)
         self.keys[layer], self.values[layer] = key.contiguous(), value.contiguous()
         out = torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, is_causal=True, scale=scale, enable_gqa=query.shape[1] != key.shape[1]
+            query,
+            key,
+            value,
+            attn_mask=seen,
+            is_causal=seen is None,
+            scale=scale,
+            enable_gqa=query.shape[1] != key.shape[1],
         )
         return out.transpose(1, 2)
 

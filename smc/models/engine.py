@@ -26,6 +26,8 @@ from smc.models.replay import Replays
 from smc.models.shared_rows import SharedRows, waiting
 from smc.models.slots import SlotPool
 
+_WORTH_SHARING = 16  # first tokens that two prompts have in common
+
 
 class SharedEngine:
     """A model whose runs share prompts, slots and forward passes. Not for two threads at a time.
@@ -69,13 +71,27 @@ class SharedEngine:
 
     @torch.inference_mode()
     def _prefilled(self, prompt: tuple[int, ...]) -> PromptCache:
-        """The prompt's keys, values and next-token probabilities; computed once for as long as any rows need them."""
+        """The prompt's keys, values and next-token probabilities, computed once for as long as any rows need them.
+
+        What it shares with another prompt that rows stand behind is taken from there.
+        """
         known = self._prompts.get(prompt)
         if known is None:
-            over, length = Prefill(), len(prompt)
-            logits = self._forward(np.array(prompt, dtype=np.int64), np.arange(length), over, np.array([length - 1]))
+            behind, shared = self._longest_beginning(prompt)
+            over, length = Prefill(behind, shared), len(prompt)
+            rest = np.array(prompt[shared:], dtype=np.int64)
+            logits = self._forward(rest, np.arange(shared, length), over, np.array([len(rest) - 1]))
             known = self._prompts[prompt] = PromptCache(over.keys, over.values, self._log_probs(logits))
         return known
+
+    def _longest_beginning(self, prompt: tuple[int, ...]) -> tuple[PromptCache | None, int]:
+        """The prompt that has most of its first tokens in common with a new one, and how many; the last one is always new."""
+        best, shared = None, 0
+        for other, cache in list(self._prompts.items()):
+            common = _common(other, prompt[:-1])
+            if common > shared:
+                best, shared = cache, common
+        return (best, shared) if shared >= _WORTH_SHARING else (None, 0)
 
     @torch.inference_mode()
     def _decode(self, parts: Sequence[SharedRows]) -> None:
@@ -158,6 +174,11 @@ class SharedEngine:
             yield
         finally:
             self._config._attn_implementation = before
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many first tokens two prompts have in common."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _groups(parts: Sequence[SharedRows], of_part: np.ndarray) -> list[tuple[PromptCache, np.ndarray | None]]:

@@ -85,6 +85,33 @@ def test_a_prompt_is_held_once_and_let_go_with_its_last_row() -> None:
     assert not len(shared._prompts)
 
 
+def test_what_prompts_have_in_common_is_computed_once() -> None:
+    model = tiny("llama")
+    shared, fed = engine(model), []
+    forward = shared._forward
+
+    def counted(tokens: np.ndarray, *rest: object) -> torch.Tensor:
+        fed.append(len(tokens))
+        return forward(tokens, *rest)
+
+    shared._forward = counted  # type: ignore[method-assign]
+    first = list(model.encode("The same long beginning of both. One"))
+    second = list(model.encode("The same long beginning of both. Another one"))
+    within = first[:20]
+    rows = [model.start(prompt) for prompt in (first, second, within, first[:3])]
+    evaluate(model, rows)
+    common = len("The same long beginning of both. ")
+    assert fed == [len(first), len(second) - common, 1, 3]
+    for part, prompt in zip(rows, (first, second, within, first[:3]), strict=True):
+        torch.testing.assert_close(part.log_probs, recomputed(model, [prompt]), atol=1e-4, rtol=1e-4)
+    grown = [part.advance(np.zeros(2, dtype=int), np.array([7, 8])) for part in rows]
+    evaluate(model, grown)
+    for part, prompt in zip(grown, (first, second, within, first[:3]), strict=True):
+        torch.testing.assert_close(
+            part.log_probs, recomputed(model, [[*prompt, 7], [*prompt, 8]]), atol=1e-4, rtol=1e-4
+        )
+
+
 def test_the_model_is_its_owners_again_after_every_pass() -> None:
     model = tiny("llama")
     kinds = [type(module) for module in model.model.modules()]

@@ -124,7 +124,7 @@ def test_a_run_returns_what_the_template_says() -> None:
     tokens = ["y", "n", "es", "o", ".", "1", "x", "<eos>"]
     model = TableModel(tokens, "<eos>", uneven(tokens))
     template = Template(Choice(["yes", "no"]), Free(until="."), INTEGER)
-    result = SMCSampler(model, template, n_particles=16, max_tokens=6).run("")
+    result = SMCSampler(model, template, n_particles=256, max_tokens=6).run("")
     assert result.sequences
     assert all(template.split(s.text) is not None for s in result.sequences)
     assert result.log_rejected_mass == -np.inf
