@@ -69,7 +69,9 @@ COLUMNS = (
            "mass that early stopping left behind, at most, as a share of all mass"),
     Column("forward_rows", "Forward rows", "whole",
            "rows of model input per instance: the cost that hardware sees"),
-    Column("seconds", "Seconds", "decimal", "wall-clock seconds per instance"),
+    Column("seconds", "Seconds", "decimal",
+           "wall-clock seconds per instance; where instances shared passes (batch_rows), an instance's share of these and "
+           "its own steps"),
 )  # fmt: skip
 
 LOSSES = ("rejected", "censored", "dead")

@@ -11,8 +11,9 @@ from experiments.config import MethodConfig, options
 from experiments.errors import ExperimentError
 from experiments.evaluate import exact_record, sampled_record
 from smc import FiniteLanguage, SMCSampler, TableModel, baselines
-from smc.errors import SMCError, about_job, at_least
+from smc.errors import MemoryLimitError, SMCError, about_job, at_least
 from smc.exact import enumerate_posterior
+from smc.memory import is_out_of_memory
 from smc.packing import stream
 
 
@@ -59,7 +60,7 @@ class Method:
         many rows in a forward pass, and in the order in which they end.
 
         Raises:
-            SMCError: a call failed, naming its key. Those that run beside it are handed out first; a call that cannot be
+            SMCError: a call failed or did not fit in memory, naming its key. Those that run beside it are handed out first; a call that cannot be
                 run at all is refused before any of them starts.
         """
         if self.sampler is None or batch_rows is None:
@@ -74,10 +75,24 @@ class Method:
 
 
 def _naming(call: Call, function: Callable[[Call], Any]) -> Any:
+    """What a function makes of a call; its errors, running out of memory among them, name the call."""
     try:
         return function(call)
     except SMCError as error:
         raise about_job(call.key, error) from error
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        shortage = (str(error) or type(error).__name__).splitlines()[0]
+    # out here the error is gone, and the memory that its traceback held on to
+    raise about_job(
+        call.key,
+        MemoryLimitError(
+            f"It does not fit in memory ({shortage}). Lower the method's sizes (such as method.n_particles) or "
+            "task.max_tokens, load the model in a smaller dtype (model.dtype), or use a device with more memory. What was "
+            "written before is kept: the same command does only what is missing."
+        ),
+    )
 
 
 def build_method(config: MethodConfig) -> Method:

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from smc.blocks import Blocks
+from smc.blocks import BLOCK, item_at, share_of
 from smc.errors import OptionError
 from smc.host import fetch, send
 
@@ -58,7 +58,7 @@ class RandomDraws:
 
     def categorical(self, weights: torch.Tensor, rows: np.ndarray) -> np.ndarray:
         row, share = send(np.asarray(rows, dtype=np.int64), self._generator.random(len(rows)), device=weights.device)
-        columns = Blocks.of(weights.log()).pick(row, share)
+        columns = columns_at(weights, row, share)
         return columns.numpy() if columns.device.type == "cpu" else fetch(columns)[0]  # no traffic where all is here
 
     def bernoulli(self, p: float) -> bool:
@@ -69,6 +69,28 @@ class RandomDraws:
 
     def offsets(self, n: int, cumulative: Callable[[int], np.ndarray]) -> np.ndarray:
         return self._generator.random(n)
+
+
+def columns_at(weights: torch.Tensor, rows: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    """Invert cumulative weights: the column at a share of a row's sum, never one of weight zero.
+
+    The table is summed once, by blocks, and only the blocks that are drawn are summed up column by column. What a draw
+    gives depends on its own row and share alone.
+
+    Args:
+        weights: [R, C] non-negative. rows: [N] int. shares: [N] float64 in [0, 1).
+
+    Returns:
+        [N] int columns; meaningless for rows without weight.
+    """
+    size = min(BLOCK, weights.shape[1])
+    blocks = torch.nn.functional.pad(weights, (0, -weights.shape[1] % size)).unflatten(1, (-1, size))
+    ends = blocks.sum(dim=2, dtype=torch.float64).cumsum(dim=1)[rows]
+    points = shares[:, None] * ends[:, -1:]
+    block = item_at(ends, points)
+    inside = blocks[rows, block[:, 0]].double().cumsum(dim=1)
+    column = item_at(inside, share_of(ends, block, points) * inside[:, -1:])
+    return block[:, 0] * size + column[:, 0]
 
 
 def generator(seed: int, key: str = "", replicate: int = 0) -> np.random.Generator:

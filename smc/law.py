@@ -38,10 +38,15 @@ class Law:
         return torch.exp(self.tokens.log_total - self.log_total)
 
     def pick(self, rows: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-        """[N] columns at shares ([N] float64 in [0, 1)) of the mass of rows ([N] ints); see :meth:`Blocks.pick`."""
+        """[N] columns at shares ([N] float64 in [0, 1]) of the mass of rows ([N] ints); see :meth:`Blocks.pick`.
+
+        Like every column without mass, a stop that is forbidden is never picked, not even at a share that rounding has
+        brought to 1.
+        """
         token_share = self._token_share[rows]
         column = self.tokens.pick(rows, (shares / token_share).clamp(max=1.0))
-        return torch.where(shares >= token_share, self.tokens.width, column)
+        stops = (shares >= token_share) & (self.stop[rows] > -torch.inf)
+        return torch.where(stops, self.tokens.width, column)
 
     def log_mass_at(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
         """[N] float64 log of the normalised mass of columns."""

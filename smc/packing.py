@@ -24,11 +24,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from smc.anticipation import Ahead, anticipate
 from smc.draws import Draws
 from smc.errors import MemoryLimitError, MemoryLimitWarning, OptionError, SMCError, about_job, at_least
 from smc.learned_twist import LearnedTwist
 from smc.memory import is_out_of_memory
-from smc.models.base import Prompt, evaluate
+from smc.models.base import KnowsMemory, Prompt, evaluate
 from smc.result import Cost, SMCResult, combine
 
 if TYPE_CHECKING:
@@ -99,6 +100,10 @@ def outcomes(requests: Sequence[Request], batch_rows: int | None = None) -> Iter
     if batch_rows is None:
         batch_rows = max([BATCH_ROWS, *(request.sampler.n_particles for request in requests)])
     at_least("batch_rows", batch_rows, 1)
+    for request in requests[:1]:
+        if isinstance(request.sampler.model, KnowsMemory):  # rather narrow batches than running out of memory
+            fitting = request.sampler.model.rows_that_fit(max(r.sampler.max_tokens for r in requests))
+            batch_rows = batch_rows if fitting is None else min(batch_rows, fitting)
     if any(request.keeps_order for request in requests):
         batch_rows = 1
     return _Batch(requests, batch_rows).outcomes()
@@ -138,6 +143,7 @@ class _Batch:
         self._active: list[_Run] = []
         self._begun: set[int] = set()
         self._results: dict[int, dict[int, SMCResult]] = {}  # of requests whose other replicates are still to end
+        self._batch_rows = batch_rows
         self._room = batch_rows  # rows that all runs under way may claim
         self._width = batch_rows  # rows of one pass
         self._share, self._n_ended = 1.0, 0  # of n_particles: the rows that ended runs had at their widest, on average
@@ -225,6 +231,8 @@ class _Batch:
         share = run.widest / run.sampler.n_particles
         self._share = (self._share * self._n_ended + share) / (self._n_ended + 1)
         self._n_ended += 1
+        # after a shortage: what has ended has left room
+        self._room, self._width = (min(2 * rows, self._batch_rows) for rows in (self._room, self._width))
         results = self._results.setdefault(run.request, {})
         results[run.replicate] = replace(result, cost=result.cost + Cost(seconds=run.seconds))
         if len(results) < run.sampler.replicates:
@@ -248,8 +256,12 @@ class _Batch:
             return None
         started = time.perf_counter()
         shortage = None
+        model, states = runs[0].sampler.model, [(run.sampler, run.state) for run in runs if run.state is not None]
         try:
-            evaluate(runs[0].sampler.model, [run.state.model_rows for run in runs if run.state is not None])
+            anticipate(
+                model, [Ahead(s.model_rows, s.constraint_rows, sampler.max_tokens - s.step) for sampler, s in states]
+            )
+            evaluate(model, [state.model_rows for _, state in states])
         except SMCError:
             pass  # each run now asks for itself, and the one at fault says so
         except (MemoryError, RuntimeError) as error:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from smc.anticipation import anticipate
 from smc.branching import Branching, Enumerate, Offspring, Sample, Weights, from_options
 from smc.children import Children
 from smc.constraints.base import CheckableRows, CompiledConstraint, Constraint, ConstraintRows, checker
@@ -400,8 +399,6 @@ class SMCSampler:
 
         # 6. see whether what is left is worth going on for, and account for the step
         state = self._maybe_stop(state)
-        if not self.done(state):
-            anticipate(self.model, state.model_rows, state.constraint_rows)
         row = TraceRow(
             step=state.step,
             rows=len(state.population),

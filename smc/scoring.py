@@ -13,9 +13,9 @@ from smc.errors import ConstraintError, ModelError, PromptError, at_least, withi
 from smc.frontier import Frontier, Walk
 from smc.healing import Boundary, heal
 from smc.inputs import checked_potentials, compiled
-from smc.models.base import LanguageModel, Prompt
+from smc.models.base import Anticipates, LanguageModel, Prompt, fed
 from smc.potentials import Potential
-from smc.result import Cost, FinishedSequence
+from smc.result import Cost, FinishedSequence, mask_cost
 from smc.vocabulary import to_text
 
 
@@ -32,7 +32,8 @@ def score(
     """Given token sequences (without the stop) as a model sees them: log p, log q, log prod Z_t, log phi, log target.
 
     Prefixes that sequences share are run through the model once, as long as they are among the same `max_rows` sequences
-    in order. Each sequence is one particle that weighs its exact target. The validator is not asked.
+    in order. A model that can take several tokens of a row in one pass gets them, `max_rows` tokens a pass at most. Each
+    sequence is one particle that weighs its exact target. The validator is not asked.
 
     Raises:
         ConstraintError: the constraint does not allow a sequence. PromptError: prompt and sequence are too long.
@@ -81,16 +82,16 @@ def scored(
     for start in range(0, len(order), max_rows):
         chosen = order[start : start + max_rows]
         walk = Walk.start(root.fork(np.zeros(1, dtype=np.int64)), len(chosen))
-        for place, ended, spent in _walked(walk, [sequences[i] for i in chosen], power):
+        for place, ended, spent in _walked(walk, [sequences[i] for i in chosen], power, max_rows):
             found[chosen[place]] = replace(ended, data=ended.data[len(boundary.written) :])
             cost += spent
     return tuple(found[i] for i in range(len(sequences))), cost
 
 
 def _walked(
-    walk: Walk, sequences: Sequence[tuple[int, ...]], power: float
+    walk: Walk, sequences: Sequence[tuple[int, ...]], power: float, max_tokens: int
 ) -> Iterator[tuple[int, FinishedSequence, Cost]]:
-    """Walk sequences from the empty prefix, one row for each distinct prefix.
+    """Walk sequences from the empty prefix, one row for each distinct prefix, with `max_tokens` tokens a pass at most.
 
     Yields:
         A sequence's place, the sequence scored, and what was spent since the last one.
@@ -98,7 +99,9 @@ def _walked(
     places, spent = np.arange(len(sequences)), Cost()  # the sequence of each walker
     lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
     for length in range(int(lengths.max()) + 1):
-        frontier, spent = walk.frontier, spent + walk.frontier.expansion_cost
+        frontier = walk.frontier
+        _foretell(walk, [sequences[place] for place in places], max_tokens)
+        spent += _expanded(frontier)
         ends = lengths[places] == length
         for walker in np.flatnonzero(ends):
             (sequence,) = frontier.finish(walk.row[[walker]], power)
@@ -120,6 +123,32 @@ def _walked(
         if not len(going):
             return
         walk, places = walk.move(going, tokens), places[going]
+
+
+def _foretell(walk: Walk, sequences: Sequence[tuple[int, ...]], max_tokens: int) -> None:
+    """Tell the model's rows what follows in the longest sequence that goes through each, as far as the pass has room.
+
+    Args:
+        sequences: those of the walkers, which all begin with their walker's prefix.
+    """
+    rows, length = walk.frontier.model_rows, walk.frontier.length
+    if not length or not isinstance(rows, Anticipates):  # the prompt has a pass of its own
+        return
+    longest: dict[int, tuple[int, ...]] = {}
+    for row, sequence in zip(walk.row.tolist(), sequences, strict=True):
+        longest[row] = max(longest.get(row, ()), sequence[length:], key=len)
+    unknown = rows.unknown.tolist()
+    each = max_tokens // len(unknown) - 1 if unknown else 0
+    guesses = {row: longest[row][:each] for row in unknown if longest[row][:each]} if each > 0 else {}
+    if guesses:
+        rows.anticipate(guesses)
+
+
+def _expanded(frontier: Frontier) -> Cost:
+    """What asking for the children of every row costs; asks for them."""
+    frontier.children  # noqa: B018  (only then is it known how many tokens the pass took)
+    rows, tokens = fed(frontier.model_rows)
+    return Cost(forward_rows=rows, passes=int(rows > 0), tokens=tokens) + mask_cost(frontier.constraint_rows)
 
 
 def _impossible(frontier: Frontier, row: int, tokens: tuple[int, ...]) -> FinishedSequence:

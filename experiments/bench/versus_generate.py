@@ -6,9 +6,10 @@ On the first tool-call prompts, 16 sequences, plain sampling (no top-k, top-p or
 a constraint, `generate` with xgrammar's own logits processor, and `baselines.local_masking`. The processor gets the same grammar of
 the compact JSON, compiled as ours is (control tokens spell nothing, the model's stop tokens). All take turns, over seeds, after a round
 that counts for nothing. `generate` feeds the prompt once for each sequence, by its own design. Sequences end at different lengths,
-so seconds are also given per token that a sequence keeps.
+so seconds are also given per token that was written before a stop, or before a sequence was given up (`local_masking` gives up what
+runs into a dead end and what the validator refuses; `generate` knows neither).
 
-Writes results/bench/generate.json after every run and generate.md.
+Writes results/bench/generate.json after every run and generate.md (generate-examples.* with `--examples`).
 """
 
 from __future__ import annotations
@@ -106,17 +107,24 @@ def ours(model: HFModel, instance: Instance, prompt: Sequence[int], sequences: i
 
     taken = seconds(once)
     result = results[0]
-    finished = sum(s.count * len(s.tokens) for s in result.sequences)
-    unfinished = MAX_TOKENS * (sequences - sum(s.count for s in result.sequences))
     cost = result.cost
     return {
         "seconds": taken,
-        "tokens": finished + unfinished,
+        "tokens": written(result),
         "steps": len(result.trace),
         "passes": cost.passes,
         "sequences": sequences,
         "rows": cost.forward_rows,
     }
+
+
+def written(result: SMCResult) -> int:
+    """Tokens of all sequences, the stop not counted: whatever is live after a step has got one more by it.
+
+    So those that died or were refused count what they had until then, and no tokens that they never had. Of sequences
+    that are refused at once, as soon as a value closes, the token that closes it is left out.
+    """
+    return sum(row.particles for row in result.trace if row.step <= MAX_TOKENS)
 
 
 def part(cells: Cells, instances: Sequence[str], seeds: int) -> str:
@@ -155,11 +163,8 @@ def main() -> None:
     made.add_argument("--sequences", type=int, default=16, help="sequences of a run (default 16)")
     options = made.parse_args()
     instances = tool_calls(options.prompts, options.examples)
-    cells = Cells(
-        options.out / "generate.json",
-        {**settings(), "sequences": options.sequences, "examples": options.examples},
-        options.fresh,
-    )
+    stem = "generate-examples" if options.examples else "generate"
+    cells = Cells(options.out / f"{stem}.json", {**settings(), "sequences": options.sequences}, options.fresh)
     model = HFModel.load("smollm2-135m")
     info = tokens(model)
     compiler = xgr.GrammarCompiler(info)
@@ -187,9 +192,9 @@ def main() -> None:
                 cells.put(name, run(seed))
                 progress(f"{name}: {cells[name]['seconds']:.2f}")
     write_page(
-        options.out / "generate.md",
+        options.out / f"{stem}.md",
         "Against transformers.generate",
-        "python -m experiments.bench.versus_generate",
+        "python -m experiments.bench.versus_generate" + (" --examples" if options.examples else ""),
         [
             f"SmolLM2-135M-Instruct in float32, tool calls `simple_python`, {options.sequences} sequences, at most {MAX_TOKENS} "
             f"tokens, plain sampling; medians over {options.seeds} seeds, the prompt's passes included (`generate` feeds it once for each sequence).",

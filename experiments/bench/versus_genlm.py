@@ -8,8 +8,8 @@ and numbers of particles go to both. What genlm-control is asked for is in :mod:
 
 1. **Wall time** of a run at equal particles: genlm-control as its users have it (AWRS-SMC with its own JSON Schema potential)
    against `sample` and `enumerate` with 16, and `enumerate` with 4, the latter two also with `stop_fraction=1e-3` (they end
-   once at most 0.1% of the evidence is missing). All take turns, seed by seed. Loading, compiling and one short run to warm up
-   come before.
+   once at most 0.1% of the evidence is missing). All take turns, seed by seed. Loading, one short run to warm up and, before each
+   run, making the constraint anew on both sides are not timed: no run finds what an earlier one has learned of the language.
 2. **The cost of error.** Its JSON Schema potential holds more spellings than the compact grammar (whitespace, order of keys), so
    this part runs on the compact language in both, by the same xgrammar grammar: genlm-control with AWRS, and with the
    exact mask of every token, which is the least noisy weight that it can have. Mean squared error of the
@@ -22,6 +22,7 @@ Writes results/bench/genlm.json after every run and genlm.md (genlm-examples.*).
 from __future__ import annotations
 
 import argparse
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ from experiments.bench.prompts import tool_calls
 from experiments.bench.reference import Reference, certify
 from experiments.tasks import Instance
 from smc import HFModel, JSONSchema, SMCResult, SMCSampler
+from smc.constraints.caching import per_vocabulary
 from smc.models.embedded import converted
 
 MODEL = "smollm2-135m"
@@ -147,7 +149,8 @@ def wall_part(cells: Cells, instances: list[str], seeds: Callable[[Method], int]
     least = {method: min(ratios) for method, ratios in faster.items()}
     verdict = (
         f"On the prompt where it is least ahead, {OURS[0].name} is {least[OURS[0]]:.3g} times and {OURS[1].name} "
-        f"{least[OURS[1]]:.3g} times as fast as genlm-control with its own JSON Schema potential (target: 25)."
+        f"{least[OURS[1]]:.3g} times as fast as genlm-control with its own JSON Schema potential (target: 25, and 50 where the passes "
+        "allow)."
     )
     return f"## Wall time at equal particles\n\nMedians over seeds.\n\n{table(heads, rows)}\n\n{verdict}"
 
@@ -258,14 +261,23 @@ def grammar_text(constraint: JSONSchema) -> str:
     return str(constraint.grammar(nothing))
 
 
+def anew(model: HFModel, constraint: JSONSchema) -> JSONSchema:
+    """A constraint without what earlier runs have left with it: compiled masks, the validator's verdicts."""
+    per_vocabulary(model.vocabulary, "compiled", lambda _: OrderedDict[Any, Any]()).clear()
+    return JSONSchema(
+        constraint.text, whitespace=constraint.whitespace, engine=constraint.engine_name, closed=constraint.closed
+    )
+
+
 def runner(model: HFModel, worker: Worker) -> Runner:
     """What runs one (prompt, method, seed) and gives its cell."""
 
     def ours(instance: Instance, method: Method, seed: int, max_tokens: int = MAX_TOKENS) -> dict[str, Any]:
         prompt = model.encode(instance.prompt)
+        assert isinstance(instance.constraint, JSONSchema)
         sampler = SMCSampler(
             model,
-            instance.constraint,
+            anew(model, instance.constraint),
             n_particles=method.particles,
             branching=method.how[0],
             max_tokens=max_tokens,

@@ -151,14 +151,16 @@ class AdaptiveRejection(Sample):
         log_kept = np.full(len(population), -np.inf)
         parents, columns, log_weight, count = [], [], [], []
         checks = 0
-        law = children.relative.double().cpu().numpy().copy()
+        # refuses NaN, of which nothing can be drawn, before anything is
+        relative, top = children.fetch(children.relative, children.top)
+        law = relative.copy()
         for row, n in enumerate(population.count):
             answers = _Answers(law[row], children.check, row)
             drawn: dict[int, list[float]] = {}  # the estimates of the particles that went to each child
             for _ in range(n):
                 column, log_mass = answers.draw(self.n_accepted, draws)
                 if column is not None:
-                    drawn.setdefault(column, []).append(log_mass + children.shift[row])
+                    drawn.setdefault(column, []).append(log_mass + top[row])
             checks += answers.checks
             for column, estimates in sorted(drawn.items()):
                 parents.append(row)

@@ -10,8 +10,16 @@ import numpy as np
 import torch
 
 from smc.constraints.assembly import spoken, texts_of
-from smc.constraints.base import CheckableRows, CompiledConstraint, Constraint, ConstraintRows, checker
+from smc.constraints.base import (
+    CheckableRows,
+    CompiledConstraint,
+    Constraint,
+    ConstraintRows,
+    ForetellingRows,
+    checker,
+)
 from smc.constraints.caching import CompileOnce
+from smc.constraints.foretelling import agreed
 from smc.constraints.notes import LanguageNote, compiled_notes, language_of, located
 from smc.constraints.refusals import refused, refuses
 from smc.errors import ConstraintError, EmptyLanguageError
@@ -121,6 +129,10 @@ class IntersectionRows:
     def refuses(self, parents: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """[N] bool: whether a part's validator refuses the extension of row ``parents[i]`` by ``tokens[i]``."""
         return reduce(np.bitwise_or, [refuses(part, parents, tokens) for part in self._parts])
+
+    def forced_text(self, row: int) -> str:
+        """What every continuation of a row begins with, as far as one part can tell."""
+        return agreed(["", *(part.forced_text(row) for part in self._parts if isinstance(part, ForetellingRows))])
 
     def advance(self, parents: np.ndarray, tokens: np.ndarray) -> IntersectionRows:
         """New row i is old row ``parents[i]`` extended by ``tokens[i]``. Consumes these rows."""

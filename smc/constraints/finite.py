@@ -10,6 +10,7 @@ import torch
 
 from smc.constraints.base import mask_words, pack
 from smc.constraints.caching import CompileOnce, per_vocabulary, shortened
+from smc.constraints.foretelling import AHEAD_BYTES, beginning
 from smc.errors import ConstraintError, EmptyLanguageError
 from smc.vocabulary import Vocabulary, to_bytes
 
@@ -60,6 +61,7 @@ class CompiledFiniteLanguage:
         alphabet = per_vocabulary(vocabulary, "byte trie", _Alphabet)
         # Children have larger numbers than their parents, so that going backwards meets every target before its sources.
         self._member = trie.member
+        self._only = trie.only
         self._moves: list[dict[int, int]] = [{} for _ in trie.children]
         completable = list(trie.member)
         for node in reversed(range(len(trie.children))):
@@ -102,6 +104,14 @@ class CompiledFiniteLanguage:
             self._masks[node] = pack(allowed)[0].numpy()
         return self._masks[node]
 
+    def forced(self, node: int) -> bytes:
+        """What all members that go through a node have in common after it, AHEAD_BYTES at most."""
+        common = bytearray()
+        while (byte := self._only[node]) is not None and len(common) < AHEAD_BYTES:
+            common.append(byte)
+            node += 1  # where an only child is numbered
+        return bytes(common)
+
     def masks(self, nodes: list[int]) -> torch.Tensor:
         """[R, W] int32: the packed masks of nodes."""
         if not nodes:
@@ -123,6 +133,10 @@ class FiniteRows:
     def allowed(self) -> torch.Tensor:
         """Packed mask [R, ceil(V / 32)] int32."""
         return self._compiled.masks(self._nodes)
+
+    def forced_text(self, row: int) -> str:
+        """What every continuation of a row begins with, AHEAD characters of it at most."""
+        return beginning(self._compiled.forced(self._nodes[row]))
 
     def advance(self, parents: np.ndarray, tokens: np.ndarray) -> FiniteRows:
         """New row i is old row ``parents[i]`` extended by ``tokens[i]``."""
@@ -159,6 +173,15 @@ class _Trie:
                     self.member.append(False)
                 node = self.children[node][byte]
             self.member[node] = True
+
+    @property
+    def only(self) -> list[int | None]:
+        """The one byte that can follow each node, None where there is a choice. A node's first child is numbered next to it
+        unless a member ends there."""
+        return [
+            next(iter(children)) if len(children) == 1 and not ends else None
+            for children, ends in zip(self.children, self.member, strict=True)
+        ]
 
     def tokens_from(self, node: int, alphabet: _Alphabet) -> list[tuple[int, int]]:
         """(token, target) for every token along some path from `node`: both tries walked together."""

@@ -55,6 +55,11 @@ class LLGuidanceRows(MatcherRows):
             return None
         return "complete" if complete else "incomplete"
 
+    def _forced(self, matcher: Any) -> bytes:
+        # Forced bytes are known whether or not the masks are narrowed to them. Of a copy, since asking moves the parser
+        # on: after very long texts its mask is another one.
+        return b"" if matcher.is_stopped() else bytes(matcher.deep_copy().compute_ff_bytes())
+
 
 class LLGuidanceConstraint:
     """A grammar compiled for one vocabulary.
@@ -78,7 +83,7 @@ class LLGuidanceConstraint:
         self._grammar = grammar
         self._matcher = matcher
         self._accepts = accepts or self.generates
-        self._spelling = vocabulary.spelling
+        self._vocabulary = vocabulary
         self._sets = TokenSets.of(vocabulary)
         self._first = self.fill([matcher.deep_copy()])
         self._bytes: Any = None
@@ -105,7 +110,11 @@ class LLGuidanceConstraint:
 
     def spells(self, token: int) -> bool:
         """Whether a token is ordinary text."""
-        return bool(self._spelling[token])
+        return bool(self._vocabulary.spelling[token])
+
+    def spell(self, token: int) -> bytes:
+        """The bytes of a token."""
+        return self._vocabulary.tokens[token]
 
     def fill(self, matchers: list[Any]) -> torch.Tensor:
         """[R, W] int32: the engine's masks of text, and the stop tokens where a prefix is complete.

@@ -20,7 +20,7 @@ from smc.constraints.productivity import Rules, owners, productive
 from smc.constraints.time_limit import finish_within
 from smc.constraints.token_sets import TokenSets
 from smc.errors import ConstraintError, EmptyLanguageError
-from smc.vocabulary import Vocabulary
+from smc.vocabulary import Vocabulary, to_bytes
 
 T = TypeVar("T")
 
@@ -43,11 +43,11 @@ class XGrammarRows(MatcherRows):
             return None
         return "complete" if matcher.is_completed() else "incomplete"
 
-    def forced_text(self, row: int) -> str:
-        """What every continuation of a row begins with; nothing where it could be endless, which the engine does not survive."""
-        if not self._compiled.ends or self._matchers[row].is_completed():
-            return ""
-        return self._matchers[row].find_jump_forward_string()
+    def _forced(self, matcher: xgr.GrammarMatcher) -> bytes:
+        # nothing where it could be endless, which the engine does not survive
+        if not self._compiled.ends or matcher.is_completed():
+            return b""
+        return to_bytes(matcher.find_jump_forward_string())
 
 
 class XGrammarConstraint:
@@ -69,6 +69,7 @@ class XGrammarConstraint:
         self.notes, self.ends = notes, ends
         self._grammar = grammar
         self._accepts = accepts or self.generates
+        self._vocabulary = vocabulary
         self._sets = TokenSets.of(vocabulary)
         self._first = self.fill([self._matcher()])
 
@@ -89,6 +90,10 @@ class XGrammarConstraint:
         """Whether the engine's own language holds `data`, asked of a fresh matcher, byte by byte."""
         matcher = self._matcher()
         return bool(matcher.accept_string(data)) and matcher.is_completed()
+
+    def spell(self, token: int) -> bytes:
+        """The bytes of a token."""
+        return self._vocabulary.tokens[token]
 
     def fill(self, matchers: list[xgr.GrammarMatcher]) -> torch.Tensor:
         """[R, W] int32: the engine's masks of text, and the stop tokens where a prefix is complete."""

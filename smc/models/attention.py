@@ -162,7 +162,7 @@ class Decode:
             mine = grouped if index is None else grouped[index]
             n, heads, each, width = mine.shape
             # one long list of queries for each head of keys, so that the prompt is read once
-            stacked = mine.transpose(0, 1).reshape(1, heads, n * each, width)
+            stacked = mine.transpose(0, 1).reshape(1, heads, n * each, width).contiguous()
             out, log_sum = attention(stacked, prompt.keys[layer], prompt.values[layer], scale)
             parts.append(
                 (out.view(heads, n, each, width).transpose(0, 1), log_sum.view(heads, n, each).transpose(0, 1))
@@ -227,7 +227,8 @@ def attention(
     """
     if mask is None and query.shape[0] == 1 and query.device.type == "cpu" and query.dtype in _FUSED_ON_CPU:
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, scale=scale)[:2]
-    scores = torch.matmul(query, key.transpose(-1, -2)).to(_softmax_dtype(query)) * scale
+    # scaled first: half precision could not hold the products of large keys and queries
+    scores = torch.matmul(query * scale, key.transpose(-1, -2)).to(_softmax_dtype(query))
     if mask is not None:
         scores = scores + mask
     top = scores.amax(dim=-1, keepdim=True)

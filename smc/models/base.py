@@ -95,6 +95,10 @@ class KnowsMemory(Protocol):
         """Raise :class:`smc.errors.MemoryLimitError`, with the numbers, if `rows` rows of a run do not fit."""
         ...
 
+    def rows_that_fit(self, max_tokens: int) -> int | None:
+        """About as many rows as fit, over all runs; None where that cannot be told."""
+        ...
+
 
 @runtime_checkable
 class Packs(Protocol):

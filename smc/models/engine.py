@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
@@ -44,7 +44,8 @@ class SharedEngine:
         self.model = model
         self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._config = model.config.get_text_config(decoder=True)
-        self._linear = worth_it(model) if placed_whole(model) else ()
+        self._whole = placed_whole(model)
+        self._linear = worth_it(model) if self._whole else ()
         self._group = tensor_parallel_group(model)
         self._rows_at_once = sys.maxsize
         self.replays: Replays | None = None
@@ -53,8 +54,11 @@ class SharedEngine:
 
     def start(self, prompt: tuple[int, ...]) -> SharedRows:
         """One row: the prompt, which is run through the model on first use."""
+        if not self.pool.held:
+            self._rows_at_once = sys.maxsize  # what took the memory before is gone
         return SharedRows.start(self, prompt)
 
+    @torch.inference_mode()
     def evaluate(self, rows: Sequence[SharedRows]) -> None:
         """Compute the log probabilities of several runs' rows: a pass for each new prompt, and one for all that has begun."""
         begun = []
@@ -69,7 +73,6 @@ class SharedEngine:
         if begun:
             self._decode(begun)
 
-    @torch.inference_mode()
     def _prefilled(self, prompt: tuple[int, ...]) -> PromptCache:
         """The prompt's keys, values and next-token probabilities, computed once for as long as any rows need them.
 
@@ -87,13 +90,14 @@ class SharedEngine:
     def _longest_beginning(self, prompt: tuple[int, ...]) -> tuple[PromptCache | None, int]:
         """The prompt that has most of its first tokens in common with a new one, and how many; the last one is always new."""
         best, shared = None, 0
+        if self._group is not None:
+            return best, shared  # which prompts are still there may differ between processes
         for other, cache in list(self._prompts.items()):
             common = _common(other, prompt[:-1])
             if common > shared:
                 best, shared = cache, common
         return (best, shared) if shared >= _WORTH_SHARING else (None, 0)
 
-    @torch.inference_mode()
     def _decode(self, parts: Sequence[SharedRows]) -> None:
         # flat lists over all tokens: where each lies, behind how many others, and whose it is
         fed = [part.to_feed() for part in parts]
@@ -114,11 +118,8 @@ class SharedEngine:
             # in the order of their slots, so that the slots can be read where they lie; the logits come in the rows' order
             order = at + np.argsort(slots[some], kind="stable")
             batch = Decode(self.pool, slots[order], places[order], _groups(parts, of_part[order]))
-            try:
-                logits = self._forward(tokens[order], (behind + places)[order], batch, np.argsort(order))
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error) or len(order) == 1:
-                    raise
+            logits = self._fitting(tokens[order], (behind + places)[order], batch, np.argsort(order))
+            if logits is None:
                 self._halve(len(order))
                 continue
             log_probs.append(self._log_probs(logits))
@@ -130,6 +131,15 @@ class SharedEngine:
 
     def _log_probs(self, logits: torch.Tensor) -> torch.Tensor:
         return agreed(log_normalised(logits), self._group)
+
+    def _fitting(self, tokens: np.ndarray, positions: np.ndarray, over: Pass, keep: np.ndarray) -> torch.Tensor | None:
+        """:meth:`_forward`; None if it does not fit in memory, but fewer tokens may."""
+        try:
+            return self._forward(tokens, positions, over, keep)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error) or len(tokens) == 1:
+                raise
+        return None  # out here the memory that the error's traceback held on to is free again
 
     def _halve(self, rows: int) -> None:
         """Narrower passes from here on, since one of so many rows did not fit in memory."""
@@ -150,7 +160,9 @@ class SharedEngine:
             logits = self.replays.logits(tokens, positions, over, keep, device)
             if logits is not None:
                 return logits
-        fed, at, kept = send(tokens, positions, keep, device=device)
+        fed, at = send(tokens, positions, device=device)
+        # where layers lie on several devices the logits come from another one, which takes indices from the host
+        (kept,) = send(keep, device=device if self._whole else torch.device("cpu"))
         return self.compute(fed[None], at[None], over, kept)
 
     def compute(self, tokens: torch.Tensor, positions: torch.Tensor, over: Pass, keep: torch.Tensor) -> torch.Tensor:
@@ -199,30 +211,50 @@ def shared_engine(model: PreTrainedModel) -> SharedEngine | None:
     config = model.config.get_text_config(decoder=True)
     layers: list[Any] = DynamicCache(config=config).layers
     plain = len(layers) == getattr(config, "num_hidden_layers", -1) and all(type(x) is DynamicLayer for x in layers)
-    if not plain or not model._supports_attention_backend or config.is_encoder_decoder:
+    # rotary frequencies that follow the longest position in a pass would depend on what else is in it
+    rope = getattr(config, "rope_parameters", None) or {}
+    varies = any(kind in ("dynamic", "longrope") for kind in _rope_types(rope))
+    if not plain or varies or not model._supports_attention_backend or config.is_encoder_decoder:
         return None
     engine = SharedEngine(model)
     return engine if _agrees(engine, config.vocab_size) else None
 
 
+def _rope_types(parameters: Mapping[str, Any]) -> list[str]:
+    """The kinds of rotary embedding of a model, which may have one for each type of layer."""
+    parts = [parameters, *(part for part in parameters.values() if isinstance(part, Mapping))]
+    return [part["rope_type"] for part in parts if "rope_type" in part]
+
+
 @torch.inference_mode()
 def _agrees(engine: SharedEngine, vocab_size: int) -> bool:
-    """Whether the engine gives the log probabilities that the model itself gives, on a few tokens."""
-    prompt, continuations = (1, 2, 3, 4), np.array([[5, 6], [7, 8]]) % vocab_size
+    """Whether the engine gives the log probabilities that the model itself gives, on a few tokens from all over its vocabulary."""
+    tokens = [(7919 * i + 13) % vocab_size for i in range(12)]
+    prompt, continuations = tuple(tokens[:6]), np.array([tokens[6:9], tokens[9:]])
     try:
-        rows: SharedRows = engine.start(tuple(token % vocab_size for token in prompt))
-        for tokens, parents in zip(continuations.T, ([0, 0], [0, 1]), strict=True):
-            rows = rows.advance(np.array(parents), tokens)
+        rows: SharedRows = engine.start(prompt)
+        for parents, following in zip(([0, 0], [0, 1], [1, 0]), continuations.T, strict=True):
+            rows = rows.advance(np.array(parents), following)
         ours = rows.log_probs
-        whole = np.concatenate([np.tile(rows.prompt, (2, 1)), continuations], axis=1)
-        inputs = torch.as_tensor(whole, device=input_device(engine.model))
-        theirs = log_normalised(engine.model(input_ids=inputs, use_cache=False).logits[:, -1])
+    except NotImplementedError:
+        return False  # attention that does more than attend
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError) as error:
         if is_out_of_memory(error):
             raise
-        return (
-            False  # a model whose code does not pass our arguments on to its attention, or an attention that does more
-        )
-    exact = theirs.dtype == torch.float64 or next(engine.model.parameters()).dtype == torch.float32
+        return _falls_back(f"{type(error).__name__}: {error}".splitlines()[0])
+    # the last step crossed the rows over: the second went on from the first, and the first from the second
+    ways = [[*continuations[1][:2], continuations[0][2]], [*continuations[0][:2], continuations[1][2]]]
+    inputs = torch.as_tensor([[*prompt, *way] for way in ways], device=input_device(engine.model))
+    theirs = log_normalised(engine.model(input_ids=inputs, use_cache=False).logits[:, -1])
+    exact = next(engine.model.parameters()).dtype in (torch.float32, torch.float64)
+    gap = float((ours - theirs.to(ours.device)).nan_to_num().abs().max())
     # wide, since the model itself differs by thousandths from batch to batch on tokens without any context
-    return bool(torch.allclose(ours, theirs.to(ours.device), atol=0.02 if exact else 0.5, rtol=0, equal_nan=True))
+    return gap <= (0.01 if exact else 0.5) or _falls_back(f"log probabilities differ by {gap:.3g}")
+
+
+def _falls_back(why: str) -> bool:
+    warnings.warn(
+        f"This model cannot share prompts among rows ({why}), so every row holds its own and runs do not share passes.",
+        stacklevel=2,
+    )
+    return False

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
+from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from smc.models.placement import input_device
+from smc.models.placement import input_device, placed_whole
 from smc.models.slots import BLOCK
 
 _TABLES = 4
@@ -20,7 +21,7 @@ class Footprint:
     """Bytes of one run, the weights left out.
 
     Attributes:
-        prompt: keys and values of the prompt, held once whatever the rows.
+        prompt: keys and values of the prompt. Where rows cannot share it, each row has them once more in `row`.
         row: keys and values of one row's continuation, at its full length.
         table: what one row's next-token probabilities take while a step is made.
     """
@@ -35,18 +36,28 @@ class Footprint:
 
     def rows_in(self, n_bytes: float) -> int:
         """The most rows that fit in so many bytes; negative if not even the prompt does."""
-        return int((n_bytes - self.prompt) // (self.row + self.table))
+        return int(max((n_bytes - self.prompt) // (self.row + self.table), -1))
 
 
-def footprint(model: PreTrainedModel, prompt_tokens: int, max_tokens: int) -> Footprint:
-    """What a run behind a prompt takes, for rows of at most max_tokens tokens."""
+def footprint(model: PreTrainedModel, prompt_tokens: int, max_tokens: int, shared: bool = True) -> Footprint | None:
+    """What a run behind a prompt takes, for rows of at most max_tokens tokens.
+
+    Args:
+        shared: whether rows share the prompt.
+
+    Returns:
+        None where it cannot be told: layers without keys and values of a fixed width, or that forget; models that are
+        spread over devices or processes.
+    """
     config = model.config.get_text_config(decoder=True)
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    layers: list[object] = DynamicCache(config=config).layers
+    heads = getattr(config, "num_key_value_heads", None) or getattr(config, "num_attention_heads", None)
+    if not placed_whole(model) or heads is None or any(type(layer) is not DynamicLayer for layer in layers):
+        return None
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    dtype = next(model.parameters()).dtype
-    token = 2 * config.num_hidden_layers * heads * width * dtype.itemsize
-    blocks = -(-max_tokens // BLOCK) * BLOCK
-    return Footprint(prompt_tokens * token, blocks * token, _TABLES * 4 * config.vocab_size)
+    token = 2 * config.num_hidden_layers * heads * width * next(model.parameters()).dtype.itemsize
+    row = -(-max_tokens // BLOCK) * BLOCK * token if shared else (prompt_tokens + max_tokens) * token
+    return Footprint(prompt_tokens * token, row, _TABLES * 4 * config.vocab_size)
 
 
 def free_memory(model: PreTrainedModel) -> int | None:
@@ -67,7 +78,9 @@ def _free_on_the_cpu(meminfo: Path = Path("/proc/meminfo"), group: Path = Path("
         return None
     try:
         limit = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
-    except (OSError, ValueError):  # no control group, or one without a limit
+        kept = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        limit += int(kept["inactive_file"])  # files that were read, such as weights, are given up when room is needed
+    except (OSError, ValueError, KeyError):  # no control group, or one without a limit
         return free
     return min(free, max(limit, 0))
 

@@ -26,7 +26,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 
 class HFModel:
-    """A Hugging Face model and its tokenizer.
+    """A Hugging Face model and its tokenizer. For one thread at a time: a forward pass exchanges the model's attention for ours.
 
     Several stop tokens are one stop event. Which ones count: the union of the generation config's end tokens, the
     tokenizer's end token, and the token that closes an assistant turn in the chat template; ``model.vocabulary.stop_ids``
@@ -188,6 +188,10 @@ class HFModel:
         engine = shared_engine(self.model)
         if engine is not None and self.cuda_graphs:
             engine.replays = Replays(engine.compute)
+        if engine is None and self.cuda_graphs:
+            raise OptionError(
+                f"cuda_graphs=True needs attention that can share prompts, which {self.name} has not. Leave it out."
+            )
         return engine
 
     def start(self, prompt: Sequence[int]) -> SharedRows | PlainRows:
@@ -208,11 +212,8 @@ class HFModel:
         Raises:
             MemoryLimitError: it does not, with the numbers.
         """
-        free = free_memory(self.model) if self.memory_limit is None else self.memory_limit
-        if free is None:
-            return
-        needs = footprint(self.model, prompt_tokens, max_tokens)
-        if needs.of_rows(rows) <= free:
+        free, needs = self._free(), footprint(self.model, prompt_tokens, max_tokens, self.shared is not None)
+        if free is None or needs is None or needs.of_rows(rows) <= free:
             return
         most = needs.rows_in(free)
         remedy = f"Set n_particles to at most {most}" if most > 0 else "Shorten the prompt or max_tokens"
@@ -221,6 +222,14 @@ class HFModel:
             f"{in_words(needs.row)} for {max_tokens} tokens and {in_words(needs.table)} for its probabilities), and {in_words(free)} are free. {remedy}, use a smaller dtype or another device; if the language "
             "is too small for so many rows ever to be live, set model.memory_limit = float('inf')."
         )
+
+    def rows_that_fit(self, max_tokens: int) -> int | None:
+        """About as many rows as fit in memory, over all runs; None where that cannot be told."""
+        free, needs = self._free(), footprint(self.model, 0, max_tokens, self.shared is not None)
+        return None if free is None or needs is None or free == float("inf") else max(needs.rows_in(free), 1)
+
+    def _free(self) -> float | None:
+        return free_memory(self.model) if self.memory_limit is None else self.memory_limit
 
 
 def _vocabulary(tokenizer: PreTrainedTokenizerBase, width: int, stop_ids: tuple[int, ...]) -> Vocabulary:

@@ -14,8 +14,8 @@ from smc.vocabulary import Vocabulary
 class MemoModel:
     """Remembers the log probabilities after every prefix, for studies that meet the same prefixes again and again.
 
-    Costs that a method reports (forward rows, passes, tokens) stay what they would be without a memory; only the seconds
-    shrink. Each prefix takes 4 V bytes (200 kB for a vocabulary of 49,000), so call :meth:`forget` between prompts.
+    Costs that a method reports (forward rows, passes, tokens) stay what they would be without a memory and without tokens
+    fed in advance; only the seconds shrink. Each prefix takes 4 V bytes (200 kB for a vocabulary of 49,000), so call :meth:`forget` between prompts.
 
     Args:
         model: the model that is asked what is not remembered.

@@ -125,10 +125,21 @@ def _as_device(device: int | str | torch.device) -> torch.device:
 
 def _see_that_it_is_there(device: str) -> None:
     try:
-        kind = torch.device(device).type
+        wanted = torch.device(device)
     except RuntimeError as error:
         raise OptionError(f"device={device!r} is not a device. Use 'cpu', 'cuda' or 'cuda:0'.") from error
-    if kind == "cuda" and not torch.cuda.is_available():
+    accelerator = torch.accelerator.current_accelerator()
+    kind = None if accelerator is None else accelerator.type
+    if wanted.type == "cuda" and not torch.cuda.is_available():
         raise OptionError(
             f"device={device!r} was asked for, but torch sees no GPU here. Use device='cpu', or install a CUDA build of torch."
+        )
+    if wanted.type not in ("cpu", "cuda", kind):
+        raise OptionError(
+            f"device={device!r} is not here: torch can compute on the CPU{(kind and f' and on {kind!r}') or ''}."
+        )
+    if wanted.type == "cuda" and wanted.index is not None and wanted.index >= torch.cuda.device_count():
+        n = torch.cuda.device_count()
+        raise OptionError(
+            f"device={device!r} is not here: torch sees {n} GPU{'s' * (n > 1)}, 'cuda:0' to 'cuda:{n - 1}'."
         )

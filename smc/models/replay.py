@@ -8,6 +8,7 @@ with a mask for what is not there yet, so that a recording serves for a block of
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 
 from smc.host import moved, send
+from smc.memory import is_out_of_memory
 from smc.models.attention import Decode, Placed, PromptCache
 from smc.models.slots import BLOCK
 
@@ -94,6 +96,7 @@ class Replays:
         self._compute, self._record = compute, record
         self._of_prompt: WeakKeyDictionary[PromptCache, OrderedDict[tuple, _Recording | None]] = WeakKeyDictionary()
         self._version = -1
+        self._refused: set[tuple] = set()
 
     def logits(
         self, tokens: np.ndarray, positions: np.ndarray, batch: Decode, keep: np.ndarray, device: torch.device
@@ -114,8 +117,10 @@ class Replays:
             return None
         inputs = Inputs.of(tokens, positions, batch, keep, length, device)
         recording = known[key]
+        if recording is None and key not in self._refused:
+            recording = known[key] = self._recorded(key, inputs, batch, length)
         if recording is None:
-            recording = known[key] = self._recorded(inputs, batch, length)
+            return None
         known.move_to_end(key)
         while len(known) > _MOST:
             known.popitem(last=False)
@@ -123,8 +128,19 @@ class Replays:
         recording.replay()
         return recording.logits.clone()  # the next replay overwrites it
 
-    def _recorded(self, inputs: Inputs, batch: Decode, length: int) -> _Recording:
+    def _recorded(self, key: tuple, inputs: Inputs, batch: Decode, length: int) -> _Recording | None:
+        """The recording of a step; None if the model does what cannot be recorded, or there is no memory for it."""
         placed = Placed(inputs.slots, inputs.places, batch.span, length, inputs.mask, (None,), None)
         still = Decode(batch.pool, batch.slots, batch.places, batch.groups, {inputs.tokens.device: placed})
-        replay, logits = self._record(lambda: self._compute(inputs.tokens, inputs.positions, still, inputs.keep))
+        try:
+            replay, logits = self._record(lambda: self._compute(inputs.tokens, inputs.positions, still, inputs.keep))
+        except RuntimeError as error:
+            self._refused.add(key)
+            if is_out_of_memory(error):
+                self._of_prompt.clear()
+            warnings.warn(
+                f"A decoding step of {len(batch.slots)} rows cannot be recorded ({str(error).splitlines()[0]}), so it is computed plainly.",
+                stacklevel=2,
+            )
+            return None
         return _Recording(inputs, replay, logits)

@@ -117,7 +117,8 @@ class SharedRows:
 
     def anticipate(self, guesses: dict[int, tuple[int, ...]]) -> None:
         """Tokens that may well follow some rows: fed along with them, so that a step to them takes no pass of its own."""
-        self._knowledge.guesses = guesses
+        if self.length:  # a prompt goes alone
+            self._knowledge.guesses = guesses
 
     def to_feed(self) -> list[tuple[int, ...]]:
         """The tokens of each unknown row: its own, and what is guessed to follow."""
@@ -141,7 +142,7 @@ class SharedRows:
             if chain:
                 known.chains[row] = chain
             at += len(tokens)
-        self._log_probs = torch.stack([rows[row] for row in range(len(self))])
+        self._log_probs = torch.stack([rows[row] for row in range(len(self))]) if rows else cache.log_probs[:0]
 
     def advance(self, parents: np.ndarray, tokens: np.ndarray) -> SharedRows:
         self.log_probs  # noqa: B018  (what is pending must be in its slot first)
@@ -163,8 +164,7 @@ class SharedRows:
             self.log_probs  # noqa: B018  (the prompt goes through the model once, before its copies part)
         slots = self.slots[rows]
         if self.length:
-            slots = self.engine.pool.take(len(rows))
-            self.engine.pool.copy(self.slots[rows], slots)
+            slots = self.engine.pool.twins(self.slots[rows])
         log_probs = self._log_probs
         if log_probs is not None:
             log_probs = log_probs[torch.as_tensor(rows, device=log_probs.device)]

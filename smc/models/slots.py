@@ -18,6 +18,9 @@ from smc.rows import first_children
 BLOCK = 64
 """Tokens by which full slots grow."""
 
+SLOTS = 8
+"""Slots that are added at a time, since growing copies all there are."""
+
 
 class SlotPool:
     """Preallocated keys and values, [slots, heads, tokens, width] for each layer, that grow in blocks.
@@ -61,9 +64,16 @@ class SlotPool:
         """Give slots back. The last ones take the buffers with them."""
         for slot in slots.tolist():
             heapq.heappush(self._free, slot)
-        if self.held == 0:
-            self._free, self._slots, self._tokens = [], 0, 0
+        if self._slots - 1 in slots:  # those above all that are held need no room any more
+            free = set(self._free)
+            while self._slots - 1 in free:
+                self._slots -= 1
+                free.remove(self._slots)
+            self._free = sorted(free)
+        if self._slots == 0:
+            self._tokens = 0
             self.keys, self.values = [None] * len(self.keys), [None] * len(self.values)
+            self.version += 1
 
     def branch(self, slots: np.ndarray, parents: np.ndarray) -> np.ndarray:
         """[R'] slots of the children of rows that hold `slots` [R]; their contents are there when it returns.
@@ -90,6 +100,16 @@ class SlotPool:
         self.release(sources[moving])
         return children
 
+    def twins(self, slots: np.ndarray) -> np.ndarray:
+        """New slots with the contents of others."""
+        new = self.take(len(slots))
+        try:
+            self.copy(slots, new)
+        except (RuntimeError, MemoryError):
+            self.release(new)
+            raise
+        return new
+
     def _stragglers(self, slots: np.ndarray, candidates: np.ndarray) -> np.ndarray:
         """Which of the candidates lie above all slots that are needed, as far as there are free ones below."""
         held = self.held
@@ -113,28 +133,31 @@ class SlotPool:
 
     def reserve(self, tokens: int) -> None:
         """Room for so many tokens in every slot."""
-        if tokens > self._tokens:
-            self._tokens = -(-tokens // BLOCK) * BLOCK
-        self._reserve()
+        before = self._tokens
+        self._tokens = max(before, -(-tokens // BLOCK) * BLOCK)
+        try:
+            self._reserve()
+        except (RuntimeError, MemoryError):
+            self._tokens = before  # what memory ran out for may not be needed any more
+            raise
 
     def layer(self, index: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values of a layer; `like` [1, heads, N, width] tells heads, width, dtype and device of a new one."""
         keys, values = self.keys[index], self.values[index]
         if keys is None or values is None:
-            shape = (self._slots, like.shape[1], self._tokens, like.shape[3])
+            shape = (-(-self._slots // SLOTS) * SLOTS, like.shape[1], self._tokens, like.shape[3])
             keys, values = like.new_zeros(shape), like.new_zeros(shape)
             self.keys[index], self.values[index] = keys, values
             self.version += 1
         return keys, values
 
     def _reserve(self) -> None:
+        slots = -(-self._slots // SLOTS) * SLOTS
         for buffers in (self.keys, self.values):
             for i, buffer in enumerate(buffers):
                 if buffer is not None and (buffer.shape[0] < self._slots or buffer.shape[2] < self._tokens):
                     self.version += 1
-                    buffers[i] = _enlarged(
-                        buffer, max(self._slots, buffer.shape[0]), max(self._tokens, buffer.shape[2])
-                    )
+                    buffers[i] = _enlarged(buffer, max(slots, buffer.shape[0]), max(self._tokens, buffer.shape[2]))
 
 
 def _enlarged(buffer: torch.Tensor, slots: int, tokens: int) -> torch.Tensor:

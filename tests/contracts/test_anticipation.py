@@ -9,6 +9,7 @@ from test_models_huggingface import keep_global_randomness, recomputed, tiny  # 
 
 from smc import EBNF, Job, Regex, SMCSampler, Template, anticipation
 from smc.constraints.base import ForetellingRows
+from smc.models.attention import Decode
 
 FORCED = Regex("(left|right)-hand side: [xy]; done")
 
@@ -54,6 +55,30 @@ def test_several_runs_in_one_pass(monkeypatch) -> None:
     for a, b in zip(ahead, plain, strict=True):
         assert a.cost.passes < b.cost.passes
         assert a.log_evidence == pytest.approx(b.log_evidence, abs=2e-4)
+
+
+def test_no_token_is_fed_beyond_max_tokens() -> None:
+    """Up to the last place of the context, and not one further."""
+    model = tiny("gpt2")
+    constraint = Template("ab", Regex("[xy]"), "a much longer fixed text than what fits")
+    result = SMCSampler(model, constraint, n_particles=2, max_tokens=12).run([5] * 116)
+    assert result.status == "censored"
+
+
+def test_room_is_that_of_the_whole_pass(monkeypatch) -> None:
+    model = tiny("llama")
+    assert model.shared is not None
+    widths, compute = [], model.shared._forward
+
+    def counted(tokens: np.ndarray, positions: np.ndarray, over: object, keep: np.ndarray) -> torch.Tensor:
+        if isinstance(over, Decode):
+            widths.append(len(tokens))
+        return compute(tokens, positions, over, keep)
+
+    monkeypatch.setattr(model.shared, "_forward", counted)
+    jobs = [Job(f"prompt {i}", key=str(i)) for i in range(8)]
+    SMCSampler(model, FORCED, n_particles=1, branching="sample", max_tokens=40).run_many(jobs)
+    assert max(widths) <= anticipation.ROOM
 
 
 def test_rows_that_go_another_way_lose_nothing() -> None:

@@ -133,7 +133,7 @@ def test_first_children_stay_and_only_extra_ones_are_copied() -> None:
     slots = pool.take(4)
     pool.reserve(1)
     keys, _ = pool.layer(0, torch.zeros(1, 1, 1, 1))
-    keys[:, 0, 0, 0] = torch.arange(4.0)
+    keys[:4, 0, 0, 0] = torch.arange(4.0)
     # children of 2, 2, 0, 2: the first of 2 and the one of 0 stay, two are copied to the free slots 1 and 3
     slots = pool.branch(slots, np.array([2, 2, 0, 2]))
     assert slots.tolist() == [2, 1, 0, 3]

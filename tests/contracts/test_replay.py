@@ -4,9 +4,11 @@ tensors may change from replay to replay. Tracing into a list of tensor operatio
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 import torch
 from test_models_huggingface import keep_global_randomness, recomputed, tiny  # noqa: F401  (a fixture of every test here)
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -61,6 +63,44 @@ def test_replayed_steps_equal_a_full_recompute() -> None:
     assert (
         recorder.replayed == BLOCK + 9 - 4 - 1
     )  # each once before it is recorded, and one again when the fifth slot came
+
+
+def test_recordings_end_with_the_slots_that_they_write_to() -> None:
+    """Rows go and come back while the prompt stays: the old slots are gone."""
+    model, recorder = recording()
+    prompt = list(model.encode("abc"))
+    root = model.start(prompt)
+    for _ in range(3):
+        rows = root.fork(np.array([0]))
+        for token in range(4):
+            rows = rows.advance(np.array([0]), np.array([token]))
+            torch.testing.assert_close(
+                rows.log_probs, recomputed(model, [[*prompt, *range(token + 1)]]), atol=1e-4, rtol=1e-4
+            )
+        del rows
+    assert recorder.recorded == 3
+
+
+def test_what_cannot_be_recorded_is_computed() -> None:
+    model, _ = recording()
+
+    def refuses(body: Body) -> tuple[Callable[[], None], torch.Tensor]:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    assert model.shared is not None
+    model.shared.replays = Replays(model.shared.compute, refuses)
+    prompt = list(model.encode("abc"))
+    rows = model.start(prompt)
+    for token in (0, 1, 2):  # new buffers, and a step that comes up for the first time
+        rows = rows.advance(np.array([0]), np.array([token]))
+    with pytest.warns(UserWarning, match="A decoding step of 1 rows cannot be recorded .operation not"):
+        rows.log_probs  # noqa: B018
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for token in (3, 4):
+            rows = rows.advance(np.array([0]), np.array([token]))
+            rows.log_probs  # noqa: B018
+    torch.testing.assert_close(rows.log_probs, recomputed(model, [[*prompt, 0, 1, 2, 3, 4]]), atol=1e-4, rtol=1e-4)
 
 
 def test_another_prompt_has_recordings_of_its_own_and_several_have_none() -> None:

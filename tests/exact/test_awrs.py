@@ -6,12 +6,17 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 from toys import SECTION_7, TOYS, Toy, log_phi
 
 from smc import Checked, FiniteLanguage, SMCSampler, TableModel, TextPotential, baselines
 from smc.baselines.awrs import AdaptiveRejection, _Answers, log_mass_estimate
+from smc.branching import Weights
+from smc.children import Children
 from smc.draws import Draws, RandomDraws, generator
-from smc.errors import ConstraintError, EmptyLanguageError, OptionError
+from smc.errors import ConstraintError, EmptyLanguageError, ModelError, OptionError
+from smc.host import counting_fetches
+from smc.population import Population
 from smc.resampling import ANCESTOR_SCHEMES
 from smc.result import SMCResult
 from smc.testing import enumerate_draws
@@ -230,3 +235,35 @@ def test_draws_in_batches_have_the_law_of_single_draws() -> None:
         first.append(answers.draw(2, RandomDraws(generator(5, str(i))))[0])
     share = np.mean(np.array(first) == 301)
     assert abs(share - 0.75) < 5 * math.sqrt(0.75 * 0.25 / 300)
+
+
+class _NoDraws(RandomDraws):
+    def categorical(self, weights: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+        raise AssertionError("drawn from what is no law")
+
+
+def test_a_model_that_returns_nan_is_named_before_anything_is_drawn() -> None:
+    class Broken(TableModel):
+        def log_probs(self, prefix: tuple[int, ...]) -> np.ndarray:
+            return np.full(3, np.nan)
+
+    model = Broken(("a", "b", "<eos>"), "<eos>", _halving("a", "b"))
+    constraint = Checked(lambda text: True, lambda text: True)
+    with pytest.raises(ModelError, match="NaN"):
+        baselines.awrs_smc(model, constraint, "", max_tokens=2, draws=_NoDraws(generator(0)))
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0])
+def test_a_branching_waits_for_the_device_once_and_leaves_the_children_as_they_were(power: float) -> None:
+    toy = TINY["censored"]
+    log_probs = torch.from_numpy(toy.model.log_probs(()))[None]
+    children = Children.to_ask(log_probs, toy.model.vocabulary, lambda row, token: token == 0).powered(power)
+    before = children.relative.clone()
+    method = AdaptiveRejection(4, ANCESTOR_SCHEMES["systematic"], 0.5, False, False)
+    population = Population.initial(4, 0.0, False)
+    with counting_fetches() as fetches:
+        offspring = method.branch(children, None, population, Weights.singles(np.empty(0)), RandomDraws(generator(0)))
+        assert np.isfinite(children.plain.log_kept).all()
+    assert fetches.count == 1
+    assert offspring.tokens.tolist() == [0]
+    assert torch.equal(children.relative, before)

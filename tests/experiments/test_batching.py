@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from toy_study import METHODS, ToyTask, install, next_probs, settings
 
 import experiments.run
 from experiments.config import (
     AWRSConfig,
+    MCMCConfig,
     MethodConfig,
     ModelConfig,
     ParticlesConfig,
@@ -21,10 +25,10 @@ from experiments.config import (
     identity,
 )
 from experiments.errors import ExperimentError
-from experiments.methods import ALGORITHMS, Method, build_method
+from experiments.methods import ALGORITHMS, Call, Method, build_method
 from experiments.run import _batch_rows, execute
 from experiments.store import CONFIG, read_records, run_id
-from experiments.tasks import Instance
+from experiments.tasks import TASKS, Instance
 from smc import TableModel
 from smc.errors import OptionError
 
@@ -165,3 +169,68 @@ def test_records_are_stored_as_soon_as_they_end(
     with pytest.raises(KeyboardInterrupt):
         execute(settings(tmp_path, batch_rows=64))
     assert len(by_instance(tmp_path)) == 2
+
+
+def out_of_memory() -> Exception:
+    return RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes.\nMore words")
+
+
+@pytest.mark.parametrize(
+    "error", [out_of_memory(), torch.OutOfMemoryError("CUDA out of memory."), MemoryError()], ids=lambda e: type(e).__name__
+)
+@pytest.mark.parametrize("name", ["beam", "rejection", "mcmc", "exact"])
+def test_running_out_of_memory_is_said_in_words_and_keeps_the_records(
+    model: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception
+) -> None:
+    def scarce(prefix: tuple[int, ...]) -> Any:
+        if prefix[:2] == (0, 1):
+            raise error
+        return TableModel.log_probs(model, prefix)
+
+    config = {
+        "beam": ParticlesConfig("beam", "beam", 2),
+        "rejection": RejectionConfig("rejection", "rejection", 2),
+        "mcmc": MCMCConfig("mcmc", "mcmc", 2, n_steps=2),
+        "exact": METHODS["exact"],
+    }[name]
+    monkeypatch.setattr(model, "log_probs", scarce)
+    shortage = (str(error) or "MemoryError").splitlines()[0]
+    expected = rf"instance toy_01: It does not fit in memory \({re.escape(shortage)}\)\. Lower .*model\.dtype"
+    with pytest.raises(ExperimentError, match=expected) as caught:
+        execute(settings(tmp_path, config))
+    assert "More words" not in str(caught.value)
+    assert set(by_instance(tmp_path)) == {"toy_00"}
+
+
+def test_other_runtime_errors_stay_as_they_are() -> None:
+    def broken(call: Call) -> None:
+        raise RuntimeError("shape mismatch")
+
+    call = Call(None, None, None, "k", 0, 1)
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        list(Method(broken).results([call], None))
+
+
+def test_a_job_that_runs_out_of_memory_does_not_keep_a_sweep_from_the_others(
+    model: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def beam(call: Call) -> Any:
+        raise out_of_memory()
+
+    build = experiments.run.build_method
+
+    def scarce(config: MethodConfig) -> Method:
+        return Method(beam) if config.algorithm == "beam" else build(config)
+
+    monkeypatch.setattr(experiments.run, "build_method", scarce)
+    monkeypatch.setitem(TASKS, "dates", ToyTask)
+    arguments = ["run.py", "-m", "method=beam,greedy_masking", "limit=1", f"results={tmp_path}", "study=s"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "")
+    with pytest.raises(SystemExit) as stop:
+        experiments.run.main()
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert "instance toy_00: It does not fit in memory" in said
+    assert "Traceback" not in said
+    assert [record["method"] for record in read_records(tmp_path / "s")] == ["greedy_masking"]

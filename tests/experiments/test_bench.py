@@ -1,5 +1,7 @@
 """The side-by-side benches: cells that outlive a killed run, the worker's protocol, references, clocks, tables. No real model."""
 
+import argparse
+import inspect
 import io
 import json
 import sys
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 import xgrammar as xgr
 
-from experiments.bench import genlm_worker, growth, memory, step, versus_generate, versus_genlm
+from experiments.bench import genlm_worker, growth, memory, packing, step, versus_generate, versus_genlm
 from experiments.bench.common import Cells, interleaved, table
 from experiments.bench.genlm_client import Worker
 from experiments.bench.reference import Reference, certify
@@ -18,7 +20,7 @@ from experiments.bench.stopwatch import Stopwatch, clocks, recorded_moves
 from experiments.bench.vocabularies import Named, spelled_by, tiny_llama
 from experiments.errors import ExperimentError
 from experiments.tasks import Instance
-from smc import Choice, JSONSchema, Regex, SMCSampler, TableModel
+from smc import Checked, Choice, JSONSchema, Regex, SMCSampler, TableModel
 from smc.exact import enumerate_posterior
 from smc.models.token_bytes import token_bytes
 
@@ -250,11 +252,31 @@ def test_the_tables_of_a_study(tmp_path):
     versus_genlm.measure(cells, [Prompt], seeds, answer)
     wall = versus_genlm.wall_part(cells, ["p"], seeds)
     assert "`enumerate` 16 is 50 times and `sample` 16 50 times as fast" in wall
+    assert "(target: 25, and 50 where the passes allow)" in wall
     error = versus_genlm.error_part(cells, ["p"], seeds)
     # (1 / 0.01)^2 in error and 10 in time; certified: 0.9^2 against 0.11^2
     assert "| genlm-control 16, AWRS | `enumerate` 16 | 1e+05 | 1e+05 | 669 |" in error
     assert "-2.1000 | -1.9000" in versus_genlm.reference_part(cells, ["p"])
     assert "seed 1" in next(name for name in json.loads((tmp_path / "x.json").read_text())["cells"] if "seed 1" in name)
+
+
+def test_no_run_of_ours_finds_what_an_earlier_one_has_learned(tiny, monkeypatch):
+    made = []
+    compiling = JSONSchema._compile
+    monkeypatch.setattr(JSONSchema, "_compile", lambda self, v: made.append(self) or compiling(self, v))
+    schema = JSONSchema({"enum": ["ab", "b"]}, whitespace="compact", closed=True)
+    first = versus_genlm.anew(tiny, schema)
+    assert first == schema
+    assert first is not schema  # the validator's verdicts lie with it
+    before = first.compile(tiny.vocabulary)
+    assert versus_genlm.anew(tiny, schema).compile(tiny.vocabulary) is not before
+
+    instance = Instance(id="x", prompt="ab", constraint=schema, display="", reference="")
+    made.clear()
+    run = versus_genlm.runner(tiny, worker=None)
+    results = [run(instance, versus_genlm.OURS[0], seed=0) for _ in range(2)]
+    assert len(made) == 3  # warming up, and each of the two
+    assert results[0]["log_evidence"] == results[1]["log_evidence"]
 
 
 def test_what_is_stored_is_not_run_again(tmp_path):
@@ -389,9 +411,51 @@ def test_tables_of_growth():
     assert "| `sample` | p | 1024 | 9.00 | 4.50 | 4.50 | 10 | 40.0 | 900 ms | 22.5 ms |" in growth.particles_part(
         particles
     )
+    text = growth.particles_part({**particles, "sample | q | 16": {"seconds": 1.0, "passes": 10, "rows": 4.0}})
+    assert text.endswith("`sample`, K = 1024 over K = 16, by prompt: 4.50 (target: 6).")
+    assert "`sample` with `stop_fraction=1e-06` (the default), `enumerate` with 0.001" in text
     prompt = {"50 | 64": 0.1, "2000 | 64": 0.2}
     assert "| 2000 | 200 ms (2.00) |" in growth.prompt_part(prompt)
     assert "| 512 | 300 ms | 3.00 |" in growth.output_part({"32": 0.1, "512": 0.3})
+
+
+def test_whole_runs_of_growth_end_where_the_page_says(tiny, monkeypatch):
+    default = inspect.signature(SMCSampler).parameters["stop_fraction"].default
+    assert growth.STOP_FRACTION == {"sample": default, "enumerate": 1e-3}
+    ends = []
+
+    class Watched(SMCSampler):
+        def __init__(self, *args, **options):
+            ends.append((options["branching"], options["stop_fraction"]))
+            super().__init__(*args, **options)
+
+    class Task:
+        def instances(self, n):
+            return [Instance(f"i{i}", "ab", Choice(["qz", "zq"]), "", "") for i in range(n)]
+
+    monkeypatch.setattr(growth, "SMCSampler", Watched)
+    monkeypatch.setattr(growth, "build_task", lambda name: Task())
+    options = argparse.Namespace(prompts=2, sample=[1, 2], enumerate=[2], repeats=1)
+    cell = growth.by_particles(tiny, options)
+    assert list(cell) == ["sample | i0 | 1", "sample | i0 | 2", "sample | i1 | 1", "sample | i1 | 2", "enumerate | i0 | 2"]
+    assert set(ends) == set(growth.STOP_FRACTION.items())
+
+
+def test_packing_discards_a_round_and_alternates(tmp_path):
+    ran = []
+
+    def work(width):
+        ran.append(width)
+        return {"seconds": float(len(ran))}
+
+    cells = Cells(tmp_path / "x.json", {})
+    found = packing.measured(cells, "bare", 3, work)
+    assert ran == [1, 64, 1, 64, 64, 1, 1, 64]
+    assert {width: [run["seconds"] for run in runs] for width, runs in found.items()} == {1: [3, 6, 7], 64: [4, 5, 8]}
+    assert packing.measured(cells, "bare", 3, work) == found
+    assert len(ran) == 8
+    packing.measured(cells, "bare", 4, work)
+    assert ran[8:] == [1, 64, 64, 1]
 
 
 def test_memory_is_told_over_what_was_held(monkeypatch):
@@ -435,3 +499,31 @@ def test_local_masking_counts_the_tokens_of_every_sequence(tiny):
     instance = Instance(id="x", prompt="ab", constraint=Choice(["qzqzq"]), display="", reference="")
     found = versus_generate.ours(tiny, instance, (40, 41), 3, 0)
     assert (found["tokens"], found["steps"], found["sequences"]) == (3 * 5, 6, 3)
+
+
+def test_given_up_sequences_count_the_tokens_that_they_had(tiny):
+    """Refused, dead and unfinished: never as many tokens as a sequence may have."""
+    checked = Checked(lambda text: text.startswith("qzqz"[: len(text)]) and len(text) <= 4, lambda text: False)
+    instance = Instance(id="x", prompt="ab", constraint=checked, display="", reference="")
+    found = versus_generate.ours(tiny, instance, (40, 41), 3, 0)  # all refused at their end
+    assert (found["tokens"], found["steps"]) == (3 * 4, 5)
+    checked = Checked(lambda text: text in ("", "q", "qz"), lambda text: False)  # nothing goes on from "qz"
+    instance = Instance(id="x", prompt="ab", constraint=checked, display="", reference="")
+    assert versus_generate.ours(tiny, instance, (40, 41), 3, 0)["tokens"] == 3 * 2
+    instance = Instance(id="x", prompt="ab", constraint=Regex("(q|z)*#"), display="", reference="")
+    endless = versus_generate.ours(tiny, instance, (40, 41), 4, 0)
+    assert 0 < endless["tokens"] <= 4 * versus_generate.MAX_TOKENS
+
+
+@pytest.mark.parametrize(("flags", "stem"), [([], "generate"), (["--examples"], "generate-examples")])
+def test_generate_with_examples_has_files_of_its_own(tiny, tmp_path, monkeypatch, flags, stem):
+    instance = Instance(id="x", prompt="ab", constraint=JSONSchema({"enum": ["a"]}), display="", reference="")
+    monkeypatch.setattr(versus_generate, "tool_calls", lambda n, examples: [instance])
+    monkeypatch.setattr(versus_generate.HFModel, "load", lambda name: tiny)
+    monkeypatch.setattr(versus_generate, "MAX_TOKENS", 4)
+    arguments = ["x", *flags, "--seeds", "1", "--sequences", "2", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    versus_generate.main()
+    assert {path.name for path in tmp_path.iterdir()} == {f"{stem}.json", f"{stem}.md"}
+    command = " ".join(["python -m experiments.bench.versus_generate", *flags])
+    assert f"Made by `{command}`" in (tmp_path / f"{stem}.md").read_text()
