@@ -151,11 +151,6 @@ class Children:
             self.fetch()
         return self._known[0]
 
-    @cached_property
-    def shift(self) -> np.ndarray:
-        """[R] the largest log p of a row's children, which `relative` is relative to; 0 where it has none."""
-        return fetch(self.top)[0]
-
     def gather(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """[N] log p of the given tokens of the given rows."""
         at = send(np.asarray(rows, dtype=np.int64), np.asarray(tokens, dtype=np.int64), device=self.log_token.device)

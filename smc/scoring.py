@@ -100,7 +100,7 @@ def _walked(
     lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
     for length in range(int(lengths.max()) + 1):
         frontier = walk.frontier
-        _foretell(walk, [sequences[place] for place in places], max_tokens)
+        _foretell(walk, [sequences[place] for place in places.tolist()], max_tokens)
         spent += _expanded(frontier)
         ends = lengths[places] == length
         for walker in np.flatnonzero(ends):

@@ -265,7 +265,10 @@ def anew(model: HFModel, constraint: JSONSchema) -> JSONSchema:
     """A constraint without what earlier runs have left with it: compiled masks, the validator's verdicts."""
     per_vocabulary(model.vocabulary, "compiled", lambda _: OrderedDict[Any, Any]()).clear()
     return JSONSchema(
-        constraint.text, whitespace=constraint.whitespace, engine=constraint.engine_name, closed=constraint.closed
+        constraint.text,
+        whitespace=constraint.whitespace,
+        engine=constraint.engine_name,  # type: ignore[arg-type]
+        closed=constraint.closed,
     )
 
 

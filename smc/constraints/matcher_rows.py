@@ -95,4 +95,6 @@ class MatcherRows(ABC):
         index = np.asarray(rows, dtype=np.int64)
         allowed = None if self._allowed is None else torch.from_numpy(self._allowed.numpy()[index])
         foretold = {i: self._foretold[row] for i, row in enumerate(index.tolist()) if row in self._foretold}
-        return type(self)(self._compiled, [self._copy(self._matchers[row]) for row in index.tolist()], allowed, foretold)
+        return type(self)(
+            self._compiled, [self._copy(self._matchers[row]) for row in index.tolist()], allowed, foretold
+        )

@@ -176,7 +176,9 @@ def out_of_memory() -> Exception:
 
 
 @pytest.mark.parametrize(
-    "error", [out_of_memory(), torch.OutOfMemoryError("CUDA out of memory."), MemoryError()], ids=lambda e: type(e).__name__
+    "error",
+    [out_of_memory(), torch.OutOfMemoryError("CUDA out of memory."), MemoryError()],
+    ids=lambda e: type(e).__name__,
 )
 @pytest.mark.parametrize("name", ["beam", "rejection", "mcmc", "exact"])
 def test_running_out_of_memory_is_said_in_words_and_keeps_the_records(

@@ -421,7 +421,8 @@ def test_tables_of_growth():
 
 def test_whole_runs_of_growth_end_where_the_page_says(tiny, monkeypatch):
     default = inspect.signature(SMCSampler).parameters["stop_fraction"].default
-    assert growth.STOP_FRACTION == {"sample": default, "enumerate": 1e-3}
+    assert growth.STOP_FRACTION["sample"] == default
+    assert growth.STOP_FRACTION["enumerate"] == 1e-3
     ends = []
 
     class Watched(SMCSampler):
@@ -437,7 +438,13 @@ def test_whole_runs_of_growth_end_where_the_page_says(tiny, monkeypatch):
     monkeypatch.setattr(growth, "build_task", lambda name: Task())
     options = argparse.Namespace(prompts=2, sample=[1, 2], enumerate=[2], repeats=1)
     cell = growth.by_particles(tiny, options)
-    assert list(cell) == ["sample | i0 | 1", "sample | i0 | 2", "sample | i1 | 1", "sample | i1 | 2", "enumerate | i0 | 2"]
+    assert list(cell) == [
+        "sample | i0 | 1",
+        "sample | i0 | 2",
+        "sample | i1 | 1",
+        "sample | i1 | 2",
+        "enumerate | i0 | 2",
+    ]
     assert set(ends) == set(growth.STOP_FRACTION.items())
 
 
