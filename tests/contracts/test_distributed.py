@@ -137,7 +137,7 @@ def test_device_maps(folder: Path, whole: HFModel, device_map: Any, branching: s
     [
         (dict(device="nowhere"), "not a device"),
         (dict(device_map="auto", tp_plan="auto"), "give one"),
-        (dict(device="meta", device_map="auto"), "Leave device out"),
+        (dict(device="meta"), "is not here: torch can compute on the CPU"),
         (dict(tp_plan="auto"), "torchrun"),
     ],
 )
@@ -147,6 +147,16 @@ def test_placements_that_cannot_be(
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     with pytest.raises(OptionError, match=words):
         HFModel.from_pretrained(str(folder), **options)
+
+
+def test_gpus_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    Placement(device="cuda:1")
+    with pytest.raises(OptionError, match="torch sees 2 GPUs, 'cuda:0' to 'cuda:1'"):
+        Placement(device="cuda:7")
+    with pytest.raises(OptionError, match="Leave device out"):
+        Placement(device="cuda:1", device_map="auto")
 
 
 def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
