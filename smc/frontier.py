@@ -19,7 +19,7 @@ from smc.constraints.refusals import refused
 from smc.models.base import LanguageModel, ModelRows
 from smc.population import EMPTY, Lineage, extended
 from smc.potentials import Potential, ProductRows
-from smc.result import Cost, FinishedSequence, finish, mask_cost
+from smc.result import Cost, FinishedSequence, finish, mask_cost, pass_cost
 from smc.vocabulary import Vocabulary
 
 
@@ -69,8 +69,7 @@ class Frontier:
     @property
     def expansion_cost(self) -> Cost:
         """What asking for the children of every row costs once."""
-        n = len(self)
-        return Cost(forward_rows=n, passes=1, tokens=n) + mask_cost(self.constraint_rows)
+        return pass_cost(self.model_rows) + mask_cost(self.constraint_rows)
 
     @property
     def failures(self) -> int:

@@ -100,10 +100,10 @@ def outcomes(requests: Sequence[Request], batch_rows: int | None = None) -> Iter
     if batch_rows is None:
         batch_rows = max([BATCH_ROWS, *(request.sampler.n_particles for request in requests)])
     at_least("batch_rows", batch_rows, 1)
-    for request in requests[:1]:
-        if isinstance(request.sampler.model, KnowsMemory):  # rather narrow batches than running out of memory
-            fitting = request.sampler.model.rows_that_fit(max(r.sampler.max_tokens for r in requests))
-            batch_rows = batch_rows if fitting is None else min(batch_rows, fitting)
+    model = requests[0].sampler.model if requests else None
+    if isinstance(model, KnowsMemory):  # rather narrow batches than running out of memory
+        fitting = model.rows_that_fit(max(request.sampler.max_tokens for request in requests))
+        batch_rows = batch_rows if fitting is None else min(batch_rows, fitting)
     if any(request.keeps_order for request in requests):
         batch_rows = 1
     return _Batch(requests, batch_rows).outcomes()

@@ -14,6 +14,7 @@ from smc.constraints.base import CheckableRows, ConstraintRows
 from smc.constraints.notes import Language
 from smc.draws import generator
 from smc.errors import at_least
+from smc.models.base import Anticipates, ModelRows
 from smc.population import Lineage
 from smc.resampling import effective_sample_size, log_sum_exp
 from smc.vocabulary import Vocabulary, to_text
@@ -61,6 +62,16 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
+
+
+def pass_cost(rows: ModelRows) -> Cost:
+    """What the log probabilities of some rows cost: a token each in one pass, but for what was fed in advance.
+
+    To be asked once they are there, where tokens may be fed in advance.
+    """
+    fed = rows.fed if isinstance(rows, Anticipates) else None
+    n_rows, n_tokens = (len(rows), len(rows)) if fed is None else fed
+    return Cost(forward_rows=n_rows, passes=int(n_rows > 0), tokens=n_tokens)
 
 
 def mask_cost(rows: ConstraintRows) -> Cost:

@@ -19,7 +19,7 @@ from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError, SMCError, about_job, at_least, one_of, within
 from smc.healing import Boundary, heal
 from smc.inputs import checked_potentials, compiled, is_chat, prompt_ids
-from smc.models.base import LanguageModel, ModelRows, Prompt, fed
+from smc.models.base import LanguageModel, ModelRows, Prompt
 from smc.packing import Request, outcomes, stream
 from smc.population import Population, extended
 from smc.potentials import Potential, ProductRows
@@ -37,6 +37,7 @@ from smc.result import (
     log_total,
     mask_cost,
     merge_sequences,
+    pass_cost,
 )
 from smc.twists import LearnsRefusals, Twist, TwistContext, TwistRows
 from smc.vocabulary import to_text
@@ -334,7 +335,7 @@ class SMCSampler:
 
         # 1. generate: what the model thinks comes next, what the constraint allows of it, what a twist expects of that
         log_probs = state.model_rows.log_probs
-        n_fed, n_tokens = fed(state.model_rows)
+        forward = pass_cost(state.model_rows)
         if self.branching.asks:
             children = Children.to_ask(log_probs, self.model.vocabulary, checker(state.constraint_rows))
         else:
@@ -414,9 +415,8 @@ class SMCSampler:
         masks = Cost() if answered else mask_cost(state.constraint_rows)
         seconds = time.perf_counter() - started
         failures = potential_rows.failures - failures_before
-        cost = masks + Cost(
-            n_fed, int(n_fed > 0), n_tokens, checks=offspring.checks, potential_failures=failures, seconds=seconds
-        )
+        other = Cost(checks=offspring.checks, potential_failures=failures, seconds=seconds)
+        cost = forward + masks + other
         return replace(state, trace=(*state.trace, row), cost=state.cost + cost)
 
     def result(self, state: State) -> SMCResult:

@@ -13,9 +13,9 @@ from smc.errors import ConstraintError, ModelError, PromptError, at_least, withi
 from smc.frontier import Frontier, Walk
 from smc.healing import Boundary, heal
 from smc.inputs import checked_potentials, compiled
-from smc.models.base import Anticipates, LanguageModel, Prompt, fed
+from smc.models.base import Anticipates, LanguageModel, Prompt
 from smc.potentials import Potential
-from smc.result import Cost, FinishedSequence, mask_cost
+from smc.result import Cost, FinishedSequence
 from smc.vocabulary import to_text
 
 
@@ -101,7 +101,8 @@ def _walked(
     for length in range(int(lengths.max()) + 1):
         frontier = walk.frontier
         _foretell(walk, [sequences[place] for place in places.tolist()], max_tokens)
-        spent += _expanded(frontier)
+        frontier.children  # noqa: B018  (only then is it known how many tokens the pass took)
+        spent += frontier.expansion_cost
         ends = lengths[places] == length
         for walker in np.flatnonzero(ends):
             (sequence,) = frontier.finish(walk.row[[walker]], power)
@@ -132,7 +133,7 @@ def _foretell(walk: Walk, sequences: Sequence[tuple[int, ...]], max_tokens: int)
         sequences: those of the walkers, which all begin with their walker's prefix.
     """
     rows, length = walk.frontier.model_rows, walk.frontier.length
-    if not length or not isinstance(rows, Anticipates):  # the prompt has a pass of its own
+    if not isinstance(rows, Anticipates):
         return
     longest: dict[int, tuple[int, ...]] = {}
     for row, sequence in zip(walk.row.tolist(), sequences, strict=True):
@@ -142,13 +143,6 @@ def _foretell(walk: Walk, sequences: Sequence[tuple[int, ...]], max_tokens: int)
     guesses = {row: longest[row][:each] for row in unknown if longest[row][:each]} if each > 0 else {}
     if guesses:
         rows.anticipate(guesses)
-
-
-def _expanded(frontier: Frontier) -> Cost:
-    """What asking for the children of every row costs; asks for them."""
-    frontier.children  # noqa: B018  (only then is it known how many tokens the pass took)
-    rows, tokens = fed(frontier.model_rows)
-    return Cost(forward_rows=rows, passes=int(rows > 0), tokens=tokens) + mask_cost(frontier.constraint_rows)
 
 
 def _impossible(frontier: Frontier, row: int, tokens: tuple[int, ...]) -> FinishedSequence:

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from transformers import AttentionInterface
+from transformers import AttentionInterface, PreTrainedConfig
+from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from smc.host import moved, send
 from smc.models.slots import SlotPool
@@ -61,6 +62,12 @@ def attend(
 
 
 AttentionInterface.register(NAME, attend)
+
+
+def plain_layers(config: PreTrainedConfig) -> int:
+    """How many layers a model has if each attends to everything before it, by keys and values that stay; else 0."""
+    layers: list[Any] = DynamicCache(config=config).layers
+    return len(layers) if all(type(layer) is DynamicLayer for layer in layers) else 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,12 +74,6 @@ class Anticipates(Protocol):
         ...
 
 
-def fed(rows: ModelRows) -> tuple[int, int]:
-    """Rows and tokens that the pass for some rows was given: all of them, but for tokens fed in advance."""
-    found = rows.fed if isinstance(rows, Anticipates) else None
-    return (len(rows), len(rows)) if found is None else found
-
-
 @runtime_checkable
 class Tokenizes(Protocol):
     """A model whose tokenizer can be asked for the tokens of a piece of text, without special tokens."""

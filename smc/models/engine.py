@@ -13,12 +13,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 import torch
 from transformers import PreTrainedModel
-from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from smc.errors import MemoryLimitWarning
 from smc.host import send
 from smc.memory import is_out_of_memory
-from smc.models.attention import NAME, Decode, Pass, Prefill, PromptCache
+from smc.models.attention import NAME, Decode, Pass, Prefill, PromptCache, plain_layers
 from smc.models.cpu_linear import features_first, worth_it
 from smc.models.logits import log_normalised
 from smc.models.placement import agreed, input_device, placed_whole, tensor_parallel_group
@@ -65,9 +64,9 @@ class SharedEngine:
         for part in waiting(rows):
             if part.length == 0:
                 cache = self._prefilled(part.prompt)
-                part.receive(cache, cache.log_probs)
+                part.receive(cache, part.to_feed(), cache.log_probs)
             elif part.cache is not None and not len(part.unknown):
-                part.receive(part.cache)  # all of them were foreseen
+                part.receive(part.cache, ())  # all of them were foreseen
             else:
                 begun.append(part)
         if begun:
@@ -125,9 +124,9 @@ class SharedEngine:
             log_probs.append(self._log_probs(logits))
             at += len(order)
         together = torch.cat(log_probs) if len(log_probs) != 1 else log_probs[0]
-        for part, table in zip(parts, together.split(counts), strict=True):
+        for part, given, table in zip(parts, fed, together.split(counts), strict=True):
             assert part.cache is not None
-            part.receive(part.cache, table)
+            part.receive(part.cache, given, table)
 
     def _log_probs(self, logits: torch.Tensor) -> torch.Tensor:
         return agreed(log_normalised(logits), self._group)
@@ -209,8 +208,7 @@ def shared_engine(model: PreTrainedModel) -> SharedEngine | None:
     going on (a bias, a cap on scores, sinks) is seen by trying it on a few tokens.
     """
     config = model.config.get_text_config(decoder=True)
-    layers: list[Any] = DynamicCache(config=config).layers
-    plain = len(layers) == getattr(config, "num_hidden_layers", -1) and all(type(x) is DynamicLayer for x in layers)
+    plain = plain_layers(config) == getattr(config, "num_hidden_layers", -1)
     # rotary frequencies that follow the longest position in a pass would depend on what else is in it
     rope = getattr(config, "rope_parameters", None) or {}
     varies = any(kind in ("dynamic", "longrope") for kind in _rope_types(rope))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
-from transformers.cache_utils import DynamicCache, DynamicLayer
 
+from smc.models.attention import plain_layers
 from smc.models.placement import input_device, placed_whole
-from smc.models.slots import BLOCK
+from smc.models.slots import BLOCK, rounded_up
 
 _TABLES = 4
 """Float32 tables of a row's whole vocabulary that are alive at a time: logits, log probabilities, masked ones, relative ones."""
@@ -50,13 +50,12 @@ def footprint(model: PreTrainedModel, prompt_tokens: int, max_tokens: int, share
         spread over devices or processes.
     """
     config = model.config.get_text_config(decoder=True)
-    layers: list[object] = DynamicCache(config=config).layers
     heads = getattr(config, "num_key_value_heads", None) or getattr(config, "num_attention_heads", None)
-    if not placed_whole(model) or heads is None or any(type(layer) is not DynamicLayer for layer in layers):
+    if not placed_whole(model) or heads is None or not plain_layers(config):
         return None
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     token = 2 * config.num_hidden_layers * heads * width * next(model.parameters()).dtype.itemsize
-    row = -(-max_tokens // BLOCK) * BLOCK * token if shared else (prompt_tokens + max_tokens) * token
+    row = rounded_up(max_tokens, BLOCK) * token if shared else (prompt_tokens + max_tokens) * token
     return Footprint(prompt_tokens * token, row, _TABLES * 4 * config.vocab_size)
 
 

@@ -20,7 +20,7 @@ import torch
 from smc.host import moved, send
 from smc.memory import is_out_of_memory
 from smc.models.attention import Decode, Placed, PromptCache
-from smc.models.slots import BLOCK
+from smc.models.slots import BLOCK, rounded_up
 
 Body = Callable[[], torch.Tensor]
 Recorder = Callable[[Body], tuple[Callable[[], None], torch.Tensor]]
@@ -107,7 +107,7 @@ class Replays:
         if self._version != batch.pool.version:  # the slots lie elsewhere now
             self._of_prompt.clear()
             self._version = batch.pool.version
-        length = -(-(int(batch.places.max()) + 1) // BLOCK) * BLOCK
+        length = rounded_up(int(batch.places.max()) + 1, BLOCK)
         span = batch.span
         key = (len(tokens), length, span)
         ((prompt, _),) = batch.groups

@@ -113,6 +113,8 @@ class SharedRows:
     def unknown(self) -> np.ndarray:
         """The rows that a pass has to be made for."""
         known = self._knowledge.log_probs
+        if not known:
+            return np.arange(len(self))
         return np.array([row for row in range(len(self)) if row not in known], dtype=np.int64)
 
     def anticipate(self, guesses: dict[int, tuple[int, ...]]) -> None:
@@ -125,10 +127,9 @@ class SharedRows:
         guesses = self._knowledge.guesses
         return [(int(self.pending[row]), *guesses.get(row, ())) for row in self.unknown.tolist()]
 
-    def receive(self, cache: PromptCache, table: torch.Tensor | None = None) -> None:
-        """What the engine has computed: [M, V] after each of the tokens :meth:`to_feed`, row by row; None without any."""
+    def receive(self, cache: PromptCache, fed: Sequence[tuple[int, ...]], table: torch.Tensor | None = None) -> None:
+        """What the engine has computed: [M, V] after each of the tokens `fed` (:meth:`to_feed`), row by row; None without any."""
         self.cache = cache
-        fed = self.to_feed()
         self.fed = len(fed), sum(map(len, fed))
         known = self._knowledge
         if table is not None and not known.log_probs and not known.guesses:

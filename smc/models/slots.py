@@ -134,7 +134,7 @@ class SlotPool:
     def reserve(self, tokens: int) -> None:
         """Room for so many tokens in every slot."""
         before = self._tokens
-        self._tokens = max(before, -(-tokens // BLOCK) * BLOCK)
+        self._tokens = max(before, rounded_up(tokens, BLOCK))
         try:
             self._reserve()
         except (RuntimeError, MemoryError):
@@ -145,19 +145,24 @@ class SlotPool:
         """Keys and values of a layer; `like` [1, heads, N, width] tells heads, width, dtype and device of a new one."""
         keys, values = self.keys[index], self.values[index]
         if keys is None or values is None:
-            shape = (-(-self._slots // SLOTS) * SLOTS, like.shape[1], self._tokens, like.shape[3])
+            shape = (rounded_up(self._slots, SLOTS), like.shape[1], self._tokens, like.shape[3])
             keys, values = like.new_zeros(shape), like.new_zeros(shape)
             self.keys[index], self.values[index] = keys, values
             self.version += 1
         return keys, values
 
     def _reserve(self) -> None:
-        slots = -(-self._slots // SLOTS) * SLOTS
+        slots = rounded_up(self._slots, SLOTS)
         for buffers in (self.keys, self.values):
             for i, buffer in enumerate(buffers):
                 if buffer is not None and (buffer.shape[0] < self._slots or buffer.shape[2] < self._tokens):
                     self.version += 1
                     buffers[i] = _enlarged(buffer, max(slots, buffer.shape[0]), max(self._tokens, buffer.shape[2]))
+
+
+def rounded_up(n: int, step: int) -> int:
+    """The least multiple of `step` that is not below n."""
+    return -(-n // step) * step
 
 
 def _enlarged(buffer: torch.Tensor, slots: int, tokens: int) -> torch.Tensor:
