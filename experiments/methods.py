@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from experiments import reach
+from experiments.calls import Call, smc_sampler
 from experiments.config import MethodConfig, options
 from experiments.errors import ExperimentError
 from experiments.evaluate import exact_record, sampled_record
+from experiments.evaluate_bounds import bounds_record
+from experiments.pooling import pool
+from experiments.pooling_best import pool_best
+from experiments.tasks.base import Instance
+from experiments.twists import learned, lookahead
 from smc import FiniteLanguage, SMCSampler, TableModel, baselines
 from smc.errors import MemoryLimitError, SMCError, about_job, at_least
-from smc.exact import enumerate_posterior
+from smc.exact import branch_and_bound, enumerate_posterior
 from smc.memory import is_out_of_memory
 from smc.packing import stream
+from smc.vocabulary import Vocabulary
 
-
-@dataclass(frozen=True)
-class Call:
-    """What a method is asked for: the prompt, its constraint, and what the randomness derives from."""
-
-    model: Any
-    constraint: Any
-    prompt: Any
-    key: str
-    seed: int
-    max_tokens: int
-
-    def arguments(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+__all__ = ["ALGORITHMS", "Call", "Method", "build_method"]
 
 
 @dataclass(frozen=True)
@@ -38,20 +33,36 @@ class Method:
 
     Attributes:
         run: ``run(call)`` gives a result.
-        record: ``record(result, score)`` gives the record's fields.
+        record: ``record(result, vocabulary)`` gives the record's fields, before the task has judged them (`evaluate.judged`).
+        pool: ``pool(records)`` makes one record of those of several runs.
         exact: whether it needs an exact task.
+        deterministic: whether it draws nothing, so that every seed gives the same.
         sampler: ``sampler(call)`` gives what `run` runs, for methods that are samplers: their calls can share batches.
+        refuses: ``refuses(instance, vocabulary)`` says in a sentence why an instance is out of the method's reach, None if it
+            is not; without a vocabulary (None), only what is known without a model.
     """
 
     run: Callable[[Call], Any]
-    record: Callable[[Any, Callable[[str], float]], dict[str, Any]] = sampled_record
+    record: Callable[[Any, Vocabulary], dict[str, Any]] = sampled_record
+    pool: Callable[[Sequence[dict[str, Any]]], dict[str, Any]] = pool
     exact: bool = False
+    deterministic: bool = False
     sampler: Callable[[Call], SMCSampler] | None = None
+    refuses: reach.Refuses = reach.everything
 
     @staticmethod
-    def of(sampler: Callable[[Call], SMCSampler]) -> Method:
+    def of(sampler: Callable[[Call], SMCSampler], deterministic: bool = False) -> Method:
         """The method that a sampler is."""
-        return Method(lambda call: sampler(call).run(call.prompt, call.key), sampler=sampler)
+        return Method(
+            lambda call: sampler(call).run(call.prompt, call.key), deterministic=deterministic, sampler=sampler
+        )
+
+    def refusal(self, instances: Sequence[Instance], vocabulary: Vocabulary | None = None) -> str | None:
+        """The first sentence of `refuses`, naming the instance; None if all instances can be run."""
+        for instance in instances:
+            if (sentence := self.refuses(instance, vocabulary)) is not None:
+                return f"Instance {instance.id}: {sentence}"
+        return None
 
     def results(self, calls: Sequence[Call], batch_rows: int | None) -> Iterator[tuple[Call, Any]]:
         """Calls and their results, each as soon as it is there.
@@ -110,45 +121,85 @@ def build_method(config: MethodConfig) -> Method:
 
 
 # The library knows best which options go together, so a method is tried once on a model of one token.
-_TINY = TableModel(vocab=["a", "<eos>"], eos="<eos>", next_probs=lambda prefix: {"a": 0.5, "<eos>": 0.5})
-_ONE_WORD = FiniteLanguage(("a",))
+_TRIAL = Call(
+    model=TableModel(vocab=["a", "<eos>"], eos="<eos>", next_probs=lambda prefix: {"a": 0.5, "<eos>": 0.5}),
+    constraint=FiniteLanguage(("a",)),
+    prompt="",
+    key="",
+    seed=0,
+    max_tokens=1,
+)
+
+Options = dict[str, Any]
 
 
-def _baseline(function: Callable[..., Any], options: dict[str, Any]) -> Method:
-    function(_TINY, _ONE_WORD, "", max_tokens=1, **options)
-    return Method(lambda call: function(**call.arguments(), **options))
+def _tried(method: Method) -> Method:
+    method.run(_TRIAL)
+    return method
 
 
-def _sampler(make: Callable[..., SMCSampler], options: dict[str, Any]) -> Method:
-    make(_TINY, _ONE_WORD, max_tokens=1, **options)
-
-    def sampler(call: Call) -> SMCSampler:
-        return make(call.model, call.constraint, max_tokens=call.max_tokens, seed=call.seed, **options)
-
-    return Method.of(sampler)
+def _made(sampler: Callable[[Call], SMCSampler], deterministic: bool = False) -> Method:
+    sampler(_TRIAL)  # a sampler checks its options when it is made
+    return Method.of(sampler, deterministic)
 
 
-def _exact(options: dict[str, Any]) -> Method:
+def _baseline(function: Callable[..., Any], options: Options, **attributes: Any) -> Method:
+    return _tried(Method(lambda call: function(**call.arguments(), **options), **attributes))
+
+
+def _sampler(make: Callable[..., SMCSampler], options: Options, deterministic: bool = False) -> Method:
+    return _made(lambda call: make(**call.of_sampler(), **options), deterministic)
+
+
+def _smc(options: Options) -> Method:
+    return _made(lambda call: smc_sampler(call, **options))
+
+
+def _lookahead(options: Options) -> Method:
+    made = _tried(Method(lambda call: lookahead(call, **options)))
+    return replace(made, refuses=reach.with_automaton(options["max_states"]))
+
+
+def _learned(options: Options) -> Method:
+    return _tried(Method(lambda call: learned(call, **options)))
+
+
+def _bounds(options: Options) -> Method:
+    def run(call: Call) -> Any:
+        return branch_and_bound(**_without_randomness(call), **options)
+
+    return _tried(Method(run, bounds_record, deterministic=True, refuses=reach.bounded("Branch and bound")))
+
+
+def _exact(options: Options) -> Method:
     for name, value in options.items():
         at_least(name, value, 1)
 
     def run(call: Call) -> Any:
-        return enumerate_posterior(call.model, call.constraint, call.prompt, max_tokens=call.max_tokens, **options)
+        return enumerate_posterior(**_without_randomness(call), **options)
 
-    return Method(run, exact_record, exact=True)
+    def record(posterior: Any, vocabulary: Vocabulary) -> dict[str, Any]:
+        return exact_record(posterior)  # strings, of which the tokenisations are merged
+
+    return Method(run, record, exact=True, deterministic=True)
 
 
-ALGORITHMS: dict[str, Callable[[dict[str, Any]], Method]] = {
-    "greedy_masking": partial(_sampler, baselines.greedy_masking_sampler),
+def _without_randomness(call: Call) -> Options:
+    return {name: value for name, value in call.arguments().items() if name not in ("key", "seed")}
+
+
+ALGORITHMS: Mapping[str, Callable[[Options], Method]] = {
+    "greedy_masking": partial(_sampler, baselines.greedy_masking_sampler, deterministic=True),
     "local_masking": partial(_sampler, baselines.local_masking_sampler),
     "importance_resampling": partial(_sampler, baselines.importance_resampling_sampler),
     "unconstrained": partial(_sampler, baselines.unconstrained_sampler),
-    "beam": partial(_baseline, baselines.beam),
-    "best_of_n": partial(_baseline, baselines.best_of_n),
-    "rejection": partial(_baseline, baselines.rejection),
-    "ars": partial(_baseline, baselines.ars),
-    "rsft": partial(_baseline, baselines.rsft),
-    "cars": partial(_baseline, baselines.cars),
+    "beam": partial(_baseline, baselines.beam, deterministic=True),
+    "best_of_n": partial(_baseline, baselines.best_of_n, pool=pool_best),
+    "sample_rerank": partial(_baseline, baselines.sample_rerank),
+    "rejection": partial(_baseline, baselines.rejection, refuses=reach.bounded("Rejection sampling")),
+    "ars": partial(_baseline, baselines.ars, refuses=reach.boolean("ARS")),
+    "rsft": partial(_baseline, baselines.rsft, refuses=reach.boolean("RSFT")),
+    "cars": partial(_baseline, baselines.cars, refuses=reach.boolean("CARS")),
     "asap": partial(_baseline, baselines.asap),
     "mcmc": partial(_baseline, baselines.mcmc),
     "awrs_smc": partial(_sampler, baselines.awrs_smc_sampler),
@@ -156,6 +207,9 @@ ALGORITHMS: dict[str, Callable[[dict[str, Any]], Method]] = {
     "smc_steering": partial(_sampler, baselines.smc_steering_sampler),
     "particle_gibbs": partial(_baseline, baselines.particle_gibbs),
     "pimh": partial(_baseline, baselines.pimh),
-    "smc": partial(_sampler, SMCSampler),
+    "smc": _smc,
+    "smc_lookahead": _lookahead,
+    "smc_learned": _learned,
+    "branch_and_bound": _bounds,
     "exact": _exact,
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.errors import ExperimentError
 from experiments.labels import in_order
-from experiments.store import CONFIG, DONE, ENVIRONMENT, RECORDS, read_mapping
+from experiments.store import CONFIG, DONE, ENVIRONMENT, read_mapping, run_folders
 
 # Not part of an environment: what was asked for, and later processes of the same run.
 _NOT_ENVIRONMENT = ("command", "seed", "resumed_with")
@@ -57,7 +57,7 @@ def read_runs(folder: Path) -> list[Run]:
             environment=read_mapping(where / ENVIRONMENT),
             done=(where / DONE).exists(),
         )
-        for where in sorted(path.parent for path in folder.rglob(RECORDS) if b"\n" in path.read_bytes())
+        for where in run_folders(folder)
     ]
 
 
@@ -103,7 +103,7 @@ def refuse_mixture(runs: Iterable[Run], folder: Path) -> None:
                 differences = "; ".join(f"{group}.{n} {known.get(n)} and {settings.get(n)}" for n in names)
                 raise ExperimentError(
                     f"The runs in {folder} differ in {what} ({differences}; runs {first.run_id} and {run.run_id}), and "
-                    "that is no difference between methods. Give each a study of its own with study=<name>, or move "
+                    "that is no difference between methods. Give each a study of its own with study.name=<name>, or move "
                     "the runs that do not belong here out of the folder."
                 )
 

@@ -10,7 +10,7 @@ from hydra.errors import MissingConfigException, OverrideParseException
 
 from experiments.config import SCHEMAS, Config
 
-GROUPS = ("task", "method", "model", "tracking")
+GROUPS = ("task", "method", "model", "tracking", "study")
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
 
 
@@ -21,7 +21,8 @@ def explain(error: Exception, configs: Path) -> str:
     first = " ".join(str(error).splitlines()[0].split()) if str(error) else type(error).__name__
     if isinstance(error, MissingConfigException):
         group, _, chosen = str(error.missing_cfg_file).rpartition("/")
-        return f"There is no {group} {chosen!r}: choose one of {', '.join(_choices(configs, group))}."
+        own = f" To give a study of your own a name: study.name={chosen}." if group == "study" else ""
+        return f"There is no {group} {chosen!r}: choose one of {', '.join(_choices(configs, group))}.{own}"
     if isinstance(error, OverrideParseException):
         return f"{first}: an option is given as name=value, for example seed=0 or method.n_particles=8."
     if first.startswith("Ambiguous value for argument"):

@@ -1,9 +1,11 @@
-"""Records on disk: one folder a run, one JSON line a (task, instance, method, seed), never rewritten.
+"""Records on disk: one folder a run, one JSON line a (task, instance, method, seed), only ever appended to.
 
-    <results>/<study>/<run_id>/{config.yaml, environment.json, records.jsonl, DONE}
+    <results>/<study>/<run_id>/{config.yaml, environment.json, records.jsonl, traces.parquet, DONE}
 
 The files are the truth: reports and trackers are made from them. A line counts once it is complete, so a process
 may be killed at any time; a torn last line is ignored by readers and cut off before the next record is appended.
+The jobs of a run that is split over several write a file each, `records.0-of-4.jsonl` and so on, and read all of them:
+that is the whole coordination.
 """
 
 from __future__ import annotations
@@ -13,19 +15,35 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import yaml
 
-from experiments.errors import ExperimentError
+from experiments.errors import BusyError, ExperimentError
 
 Record = dict[str, Any]
 Key = tuple[str, str, str, int]
 
 RECORDS, CONFIG, ENVIRONMENT, DONE = "records.jsonl", "config.yaml", "environment.json", "DONE"
+_ANY_RECORDS = "records*.jsonl"
+
+
+def records_name(shard: int = 0, shards: int = 1) -> str:
+    """The file that a job appends to."""
+    return RECORDS if shards == 1 else f"records.{shard}-of-{shards}.jsonl"
+
+
+def record_files(folder: Path) -> list[Path]:
+    """The files of records in and below a folder, in a fixed order."""
+    return sorted(folder.rglob(_ANY_RECORDS))
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The folders in and below a folder that hold a whole record, in a fixed order."""
+    return sorted({path.parent for path in record_files(folder) if b"\n" in path.read_bytes()})
 
 
 def run_id(identity: Mapping[str, Any]) -> str:
@@ -68,8 +86,8 @@ def read_records(folder: str | Path) -> list[Record]:
             f"There is no folder {folder}: give the folder of a study, as `python -m experiments.run` printed it."
         )
     records: dict[Key, Record] = {}
-    for path in sorted(folder.rglob(RECORDS)):
-        for record in _parse(path, path.read_bytes())[0]:
+    for path in record_files(folder):
+        for record in parse_records(path, path.read_bytes()):
             records.setdefault(record_key(record), record)
     return list(records.values())
 
@@ -101,12 +119,21 @@ def read_mapping(path: Path) -> Record:
 
 
 class RunStore:
-    """One run's folder, locked for writing. Made by `open_run`."""
+    """The file of one job in a run's folder, locked for writing. Made by `open_run`."""
 
     def __init__(self, folder: Path, stream: BinaryIO, records: list[Record]) -> None:
         self.folder = folder
         self.records = records
         self._stream = stream
+
+    def describe(self, config: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
+        """Write down what the run is and what it runs on, and that it is not complete, before the first record."""
+        with open(self.folder / ".lock", "w") as lock:  # the history is read and added to: one job at a time
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (self.folder / DONE).unlink(missing_ok=True)
+            write_atomically(self.folder / CONFIG, yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
+            history = _history(self.folder, plain(environment))
+            write_atomically(self.folder / ENVIRONMENT, json.dumps(history, indent=2) + "\n")
 
     def append(self, record: Mapping[str, Any]) -> Record:
         """Write one record so that it survives a crash; returns it as a reader will see it."""
@@ -117,36 +144,42 @@ class RunStore:
         self.records.append(written)
         return written
 
-    def finish(self) -> None:
-        """Mark the run as complete."""
-        write_atomically(self.folder / DONE, f"{len(self.records)} records\n")
+    def finish(self, wanted: Collection[Key]) -> bool:
+        """Mark the run as complete if the wanted records are all there, from whichever job; whether they are."""
+        there = done_keys(self.folder)
+        if not there.issuperset(wanted):
+            return False
+        write_atomically(self.folder / DONE, f"{len(there)} records\n")
+        return True
 
 
 @contextmanager
-def open_run(folder: str | Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> Iterator[RunStore]:
-    """Open a run's folder for appending: create it if need be, lock it, cut off a torn line, note the settings.
+def open_run(folder: str | Path, *, shard: int = 0, shards: int = 1) -> Iterator[RunStore]:
+    """Open a run's folder for appending: create it if need be, lock the job's file, cut off a torn line.
 
     Raises:
-        ExperimentError: another process is writing this run, or its records are damaged.
+        BusyError: another process is writing this part of the run.
+        ExperimentError: its records are damaged.
         OSError: the folder cannot be created or written.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / RECORDS, "a+b") as stream:
+    path = folder / records_name(shard, shards)
+    with open(path, "a+b") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system if the process dies
-        except BlockingIOError as error:
-            raise ExperimentError(
+            replaced = os.fstat(stream.fileno()).st_ino != path.stat().st_ino  # by rescoring, a moment ago
+        except BlockingIOError:
+            replaced = True
+        if replaced:
+            raise BusyError(
                 f"Another process is writing the run in {folder}: let it finish (this command then skips what is "
                 "done), or stop it first."
-            ) from error
+            )
         stream.seek(0)
-        records, end = _parse(folder / RECORDS, stream.read())
+        records, end = _parse(path, stream.read())
         stream.truncate(end)
         stream.seek(0, os.SEEK_END)
-        (folder / DONE).unlink(missing_ok=True)
-        write_atomically(folder / CONFIG, yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
-        write_atomically(folder / ENVIRONMENT, json.dumps(_history(folder, plain(environment)), indent=2) + "\n")
         yield RunStore(folder, stream, records)
 
 
@@ -161,8 +194,7 @@ def refuse_ambiguity(study: str | Path, name: str, config: Mapping[str, Any]) ->
     """
     study = Path(study)
     for path in sorted(study.glob(f"*/{CONFIG}")):
-        records = path.parent / RECORDS
-        if path.parent.name == name or not records.exists() or not records.stat().st_size:
+        if path.parent.name == name or not any(f.stat().st_size for f in record_files(path.parent)):
             continue
         other = read_mapping(path)
         try:
@@ -181,18 +213,30 @@ def refuse_ambiguity(study: str | Path, name: str, config: Mapping[str, Any]) ->
         raise ExperimentError(
             f"The study in {study} already holds task {task}, method {method}, seed {seed} with other settings "
             f"({differences}), and a report could not tell the two apart: give this method a name of its own with "
-            f"method.name={method}_2, or put the run into another study with study=<name>."
+            f"method.name={method}_2, or put the run into another study with study.name=<name>."
         )
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a small file so that readers see the old text or the new one, never half of it."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that readers see the old content or the new one, never half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)  # on a full disk, the half that was written
+        raise
+
+
+def parse_records(path: Path, data: bytes) -> list[Record]:
+    """The records of a file's content, a torn last line ignored.
+
+    Raises ExperimentError where a complete line is not a record.
+    """
+    return _parse(path, data)[0]
 
 
 def _parse(path: Path, data: bytes) -> tuple[list[Record], int]:

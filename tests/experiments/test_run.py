@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
+from pyarrow import parquet
 from toy_study import METHODS, STRINGS, ToyTask, install, settings
 
 from experiments.config import (
@@ -23,15 +25,17 @@ from experiments.config import (
     MethodConfig,
     ParticlesConfig,
     SMCConfig,
+    StudyConfig,
     TaskConfig,
     identity,
 )
-from experiments.errors import ExperimentError
+from experiments.errors import BusyError, ExperimentError
 from experiments.evaluate import normalised
 from experiments.methods import ALGORITHMS
 from experiments.run import CONFIGS, execute, main
-from experiments.store import DONE, RECORDS, read_records, run_id
+from experiments.store import DONE, RECORDS, open_run, read_records, run_id
 from experiments.tasks import TASKS, Instance
+from experiments.traces import TRACES
 from smc.errors import SMCError
 
 ROOT = CONFIGS.parent
@@ -91,26 +95,40 @@ def test_every_yaml_composes(choice: str) -> None:
         assert config.model.id == "some/model"
 
 
-def test_the_methods_are_there() -> None:
-    names = {choice.split("=")[1] for choice in choices() if choice.startswith("method=")}
-    assert names == {
-        *("greedy_masking", "local_masking", "importance_resampling", "unconstrained"),
-        *("smc", "smc_sample", "smc_power", "exact"),
-        *("rejection", "ars", "rsft", "cars", "asap", "mcmc_restart", "mcmc_uniform", "mcmc_priority"),
-        *("awrs_smc", "grammar_smc", "smc_steering", "particle_gibbs", "pimh", "beam", "best_of_n"),
-    }
-    for name in names:
-        assert composed(f"method={name}").method.name == name
-    power = composed("method=smc_power").method
-    assert isinstance(power, SMCConfig)
-    assert power.target_power == 4
+@pytest.mark.parametrize("path", sorted((CONFIGS / "study").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_sweep_of_a_study_names_what_there_is(path: Path) -> None:
+    written = yaml.safe_load(path.read_text())
+    params = written.get("hydra", {}).get("sweeper", {}).get("params", {})
+    for group in params.keys() & {"task", "method", "model"}:
+        names = set() if params[group] == "glob(*)" else set(params[group].split(","))
+        assert names <= {choice.stem for choice in (CONFIGS / group).glob("*.yaml")}
+    tasks = {composed(f"task={name}").task.name for name in params.get("task", "").split(",") if name}
+    assert composed(f"study={path.stem}").study.limits.keys() <= tasks
+    assert composed(f"study={path.stem}").study.seeds.keys() <= tasks
+    assert ("study" in written) == bool(params) == (path.stem != "default")
+
+
+def test_a_sweep_passes_over_seeds_that_the_study_does_not_run(
+    loads: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = StudyConfig("s", seeds={"toy": 1})
+    assert execute(settings(tmp_path, study=study), sweep=True) is not None
+    assert execute(settings(tmp_path, study=study, seed=1), sweep=True) is None
+    assert "seeds below 1" in capsys.readouterr().out
+    assert execute(settings(tmp_path, study=study, seed=1)) is not None, "asked for by hand"
 
 
 def test_identity_ignores_what_does_not_affect_results(tmp_path: Path) -> None:
     def named(**changes: Any) -> str:
         return run_id(identity(settings(tmp_path, **changes)))
 
-    assert named() == named(limit=3) == named(study="other") == run_id(identity(settings("elsewhere")))
+    assert (
+        named()
+        == named(limit=3)
+        == named(study=StudyConfig("other"))
+        == named(shards=2, shard=1)
+        == run_id(identity(settings("elsewhere")))
+    )
     assert len({named(), named(seed=1), named(method="exact"), named(task=TaskConfig("toy", 9))}) == 4
 
 
@@ -248,6 +266,72 @@ def test_seeds_depend_on_the_instance_and_not_on_the_order(
     assert without_time(read_records(forward)) == without_time(read_records(backward))[::-1]
 
 
+# Several jobs for one run
+
+
+def test_shards_split_the_instances_and_merge_without_a_coordinator(
+    loads: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = execute(settings(tmp_path / "whole", "smc_sample"))
+    parts = [settings(tmp_path / "parts", "smc_sample", shards=3, shard=k) for k in range(3)]
+    folders = [execute(part) for part in parts[:2]]
+    assert whole is not None
+    assert folders[0] is not None
+    assert not (folders[0] / DONE).exists(), "a part is missing"
+    assert {execute(part) for part in parts} == set(folders) == {tmp_path / "parts" / "s" / whole.name}
+    assert (folders[0] / DONE).read_text() == "4 records\n"
+    assert sorted(p.name for p in folders[0].glob("records*")) == [f"records.{k}-of-3.jsonl" for k in range(3)]
+    by_instance = {r["instance"]: r for r in without_time(read_records(folders[0]))}
+    assert by_instance == {r["instance"]: r for r in without_time(read_records(whole))}
+    assert capsys.readouterr().out.count("complete already") == 2
+    # another split of the same run, or none, finds nothing left to do
+    before = len(loads)
+    for again in (settings(tmp_path / "parts", "smc_sample", shards=2), settings(tmp_path / "parts", "smc_sample")):
+        assert execute(again) == folders[0]
+    assert len(loads) == before
+    assert len(read_records(folders[0])) == 4
+
+
+def test_a_run_that_was_stopped_before_it_was_marked_is_marked(loads: list[Any], tmp_path: Path) -> None:
+    folder = execute(settings(tmp_path))
+    assert folder is not None
+    for name in (DONE, TRACES):
+        (folder / name).unlink()
+    assert execute(settings(tmp_path)) == folder
+    assert len(loads) == 1, "nothing was left to run"
+    assert (folder / DONE).exists()
+    assert (folder / TRACES).exists()
+
+
+def test_two_processes_on_one_run(loads: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for method in ("smc", "greedy_masking"):
+        with open_run(tmp_path / "s" / run_id(identity(settings(tmp_path, method)))):
+            with pytest.raises(BusyError, match="Another process"):
+                execute(settings(tmp_path, method))
+            assert not loads, "refused before the model is loaded"
+    with open_run(tmp_path / "s" / run_id(identity(settings(tmp_path, "greedy_masking")))):
+        # in a sweep over seeds each of them stands for the same run of a method that draws nothing
+        assert execute(settings(tmp_path, "greedy_masking", seed=1), sweep=True) is None
+    assert "Another job is at it" in capsys.readouterr().out
+
+
+def test_a_method_that_draws_nothing_runs_once(loads: list[Any], tmp_path: Path) -> None:
+    folders = {execute(settings(tmp_path, "greedy_masking", seed=seed)) for seed in range(3)}
+    assert len(folders) == 1
+    assert {record["seed"] for record in read_records(tmp_path)} == {0}
+
+
+def test_traces_are_a_table(loads: list[Any], tmp_path: Path) -> None:
+    folder = execute(settings(tmp_path, "smc_sample"))
+    assert folder is not None
+    rows = parquet.read_table(folder / TRACES).to_pylist()
+    records = read_records(folder)
+    assert len(rows) == sum(len(record["trace"]) for record in records)
+    assert (
+        rows[0] == {name: records[0][name] for name in ("task", "instance", "method", "seed")} | records[0]["trace"][0]
+    )
+
+
 # Bad input
 
 
@@ -255,7 +339,11 @@ def test_seeds_depend_on_the_instance_and_not_on_the_order(
     ("changes", "message"),
     [
         ({"limit": 0}, "limit=0"),
-        ({"study": "../x"}, "study='../x'"),
+        ({"study": StudyConfig("../x")}, "study.name='../x'"),
+        ({"study": StudyConfig("s", {"toy": 0})}, "study.limits.toy=0"),
+        ({"shards": 2, "shard": 2}, "shard=2 is none of the 2 parts"),
+        ({"shards": 0}, "shards must be"),
+        ({"task": TaskConfig("a b", 8, kind="toy")}, "task.name='a b'"),
         ({"task": TaskConfig("nope", 8)}, "no task 'nope'"),
         ({"method": SMCConfig("smc", "nope", 4)}, "no algorithm 'nope'"),
         ({"method": SMCConfig("a b", "smc", 4)}, "method.name='a b'"),
@@ -308,7 +396,8 @@ def command_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
 ) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of `python -m experiments.run` with these arguments."""
-    monkeypatch.setattr(sys, "argv", ["run.py", *arguments])
+    mirror = [] if any("tracking" in argument for argument in arguments) else ["tracking=disabled"]
+    monkeypatch.setattr(sys, "argv", ["run.py", *arguments, *mirror])
     monkeypatch.setenv("HYDRA_FULL_ERROR", "")
     code = 0
     try:
@@ -322,9 +411,11 @@ def command_line(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["task=nope"], "There is no task 'nope': choose one of bfcl, dates, tools."),
+        (["task=nope"], "There is no task 'nope': choose one of bfcl, "),
         (["method=nope"], "There is no method 'nope': choose one of ars, asap, awrs_smc, beam, "),
         (["model=nope"], "There is no model 'nope': choose one of hf, smollm2."),
+        (["study=mine"], "There is no study 'mine': choose one of compare, "),
+        (["study=mine"], "study.name=mine"),
         (["tracking=nope"], "There is no tracking 'nope': choose one of disabled, offline, online."),
         (["nope=1"], "There is no option 'nope': the options are task, method, "),
         (["branching=enumerate"], "give method.branching=enumerate"),
@@ -359,7 +450,7 @@ def test_the_command_line_answers_bad_input_in_one_paragraph(
     assert message in err
     assert "Traceback" not in err
     assert len(err) < 1500
-    if "-m" not in arguments:
+    if "-m" not in arguments and "study=compare" not in arguments:
         assert err.rstrip("\n").count("\n") == 0, "one paragraph"
     assert "search path" not in err
     assert "Error executing job" not in err
@@ -402,11 +493,13 @@ def test_a_sweep_runs_every_job_and_leaves_no_litter(
         "seed=0,1",
         "limit=2",
         "results=out",
-        "study=s",
+        "study.name=s",
     )
     assert code == 0, err
-    assert len(read_records(tmp_path / "out" / "s")) == 8
-    assert out.count("2 instances complete (2 new)") == 4
+    assert len(read_records(tmp_path / "out" / "s")) == 6, "greedy masking draws nothing, so it runs once"
+    assert out.count("2 instances complete (2 new)") == 3
+    assert "Report: " in out
+    assert (tmp_path / "out" / "s" / "report.html").exists()
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
     environment = json.loads(next((tmp_path / "out" / "s").glob("*/environment.json")).read_text())
     assert environment["command"].startswith("python -m experiments.run ")
@@ -418,7 +511,7 @@ def test_a_failing_job_does_not_keep_a_sweep_from_the_others(
 ) -> None:
     monkeypatch.setitem(TASKS, "dates", ToyTask)
     code, _, err = command_line(
-        monkeypatch, capsys, "-m", "method.n_particles=0,4", "limit=1", f"results={tmp_path}", "study=s"
+        monkeypatch, capsys, "-m", "method.n_particles=0,4", "limit=1", f"results={tmp_path}", "study.name=s"
     )
     assert code != 0
     assert "n_particles" in err
@@ -436,6 +529,7 @@ def real(results: Path, *arguments: str) -> list[str]:
         "experiments.run",
         "task=dates",
         "method=greedy_masking",
+        "tracking=disabled",
         f"results={results}",
         *arguments,
     ]
@@ -452,7 +546,9 @@ def test_kill_and_resume_with_a_real_process(tmp_path: Path) -> None:
         time.sleep(0.02)
     process.wait()
     subprocess.run(real(tmp_path / "cut", "limit=2"), cwd=ROOT, check=True, capture_output=True)
-    execute(composed("task=dates", "method=greedy_masking", "limit=2", f"results={tmp_path / 'whole'}"))
+    execute(
+        composed("task=dates", "method=greedy_masking", "limit=2", "tracking=disabled", f"results={tmp_path / 'whole'}")
+    )
     cut, whole = read_records(tmp_path / "cut"), read_records(tmp_path / "whole")
     assert len(whole) == 2
     assert [(r["instance"], r["sequences"][0]["text"]) for r in cut] == [

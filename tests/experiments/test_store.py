@@ -28,6 +28,7 @@ from experiments.store import (
     open_run,
     plain,
     read_records,
+    record_key,
     refuse_ambiguity,
     run_id,
 )
@@ -38,7 +39,8 @@ def record(instance: str, **more: Any) -> dict[str, Any]:
 
 
 def write(folder: Path, *records: dict[str, Any], environment: dict[str, Any] | None = None) -> None:
-    with open_run(folder, {"seed": 0}, environment or {"python": "3"}) as store:
+    with open_run(folder) as store:
+        store.describe({"seed": 0}, environment or {"python": "3"})
         for item in records:
             store.append(item)
 
@@ -106,24 +108,28 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
     path.write_text("\n".join([lines[0], line, lines[1]]) + "\n")
     with pytest.raises(ExperimentError, match=r"Line 2 of .*records.jsonl"):
         read_records(tmp_path)
-    with pytest.raises(ExperimentError, match="Line 2"), open_run(tmp_path, {}, {}):
+    with pytest.raises(ExperimentError, match="Line 2"), open_run(tmp_path):
         pass
 
 
 def test_done_marker(tmp_path: Path) -> None:
-    with open_run(tmp_path, {}, {}) as store:
+    with open_run(tmp_path) as store:
         store.append(record("1"))
         assert not (tmp_path / DONE).exists()
-        store.finish()
-    assert (tmp_path / DONE).exists()
-    assert (tmp_path / DONE).read_text() == "1 records\n"
-    with open_run(tmp_path, {}, {}):
+        wanted = [record_key(record(name)) for name in ("1", "2")]
+        assert not store.finish(wanted)
+        assert not (tmp_path / DONE).exists()
+        store.append(record("2"))
+        assert store.finish(wanted)
+    assert (tmp_path / DONE).read_text() == "2 records\n"
+    with open_run(tmp_path) as store:
+        store.describe({}, {})
         assert not (tmp_path / DONE).exists(), "a run that goes on is not done"
 
 
 def test_settings_and_environment(tmp_path: Path) -> None:
-    with open_run(tmp_path, {"seed": 3, "limit": None}, {"python": "1"}):
-        pass
+    with open_run(tmp_path) as store:
+        store.describe({"seed": 3, "limit": None}, {"python": "1"})
     assert yaml.safe_load((tmp_path / CONFIG).read_text()) == {"seed": 3, "limit": None}
     write(tmp_path, environment={"python": "1"})
     assert json.loads((tmp_path / ENVIRONMENT).read_text()) == {"python": "1"}
@@ -133,12 +139,14 @@ def test_settings_and_environment(tmp_path: Path) -> None:
         "python": "1",
         "resumed_with": [{"python": "2"}],
     }
-    assert sorted(p.name for p in tmp_path.iterdir()) == [CONFIG, ENVIRONMENT, RECORDS], "no temporary files stay"
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([".lock", CONFIG, ENVIRONMENT, RECORDS]), (
+        "no temporary files stay"
+    )
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    with open_run(tmp_path, {}, {}) as store:
-        with pytest.raises(ExperimentError, match="Another process"), open_run(tmp_path, {}, {}):
+    with open_run(tmp_path) as store:
+        with pytest.raises(ExperimentError, match="Another process"), open_run(tmp_path):
             pass
         store.append(record("1"))
     write(tmp_path, record("2"))
@@ -148,7 +156,7 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
 WRITER = """
 import sys, time
 from experiments.store import open_run
-with open_run(sys.argv[1], {}, {}) as store:
+with open_run(sys.argv[1]) as store:
     for i in range(10**6):
         store.append({"task": "t", "instance": str(i), "method": "m", "seed": 0, "text": "x" * 5000})
         print(i, flush=True)
@@ -191,11 +199,11 @@ def test_runs_that_a_report_could_not_tell_apart_are_refused(tmp_path: Path) -> 
             "seed": seed,
         }
 
-    with open_run(tmp_path / "first", settings(16), {}):
-        pass
+    with open_run(tmp_path / "first") as store:
+        store.describe(settings(16), {})
     refuse_ambiguity(tmp_path, "second", settings(8))  # nothing recorded yet: nothing to confuse
     write_first = record("1")
-    with open_run(tmp_path / "first", settings(16), {}) as store:
+    with open_run(tmp_path / "first") as store:
         store.append(write_first)
     with pytest.raises(ExperimentError, match=r"method.n_particles 16 there, 8 here.*method.name=smc_2"):
         refuse_ambiguity(tmp_path, "second", settings(8))

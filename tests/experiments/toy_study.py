@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import experiments.run
+import experiments.job
 from experiments.config import (
     Config,
     ExactConfig,
@@ -16,9 +16,10 @@ from experiments.config import (
     ModelConfig,
     ParticlesConfig,
     SMCConfig,
+    StudyConfig,
     TaskConfig,
 )
-from experiments.tasks import TASKS, Instance
+from experiments.tasks import TASKS, Instance, Task
 from smc import FiniteLanguage, TableModel
 
 STRINGS = ("000", "100", "101", "110", "111")
@@ -37,12 +38,16 @@ def next_probs(prefix: tuple[str, ...]) -> Mapping[str, float]:
 
 
 @dataclass(frozen=True)
-class ToyTask:
+class ToyTask(Task):
     """Four prompts; the right answer is 000."""
 
     max_tokens: int = 8
     name: str = "toy"
     exact: bool = True
+
+    @property
+    def revision(self) -> str:
+        return "toy"
 
     def instances(self, limit: int | None = None) -> list[Instance]:
         prompts = ("00", "01", "10", "11")[:limit]
@@ -66,7 +71,7 @@ def settings(results: object, method: str | MethodConfig = "smc", **changes: Any
         task=TaskConfig("toy", 8),
         method=METHODS[method] if isinstance(method, str) else method,
         model=ModelConfig("table", "package", "table"),
-        study="s",
+        study=StudyConfig("s"),
         results=str(results),
     )
     for name, value in changes.items():
@@ -84,5 +89,5 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[ModelConfig]:
 
     monkeypatch.setitem(TASKS, "toy", ToyTask)
     monkeypatch.setitem(TASKS, "large", LargeTask)
-    monkeypatch.setattr(experiments.run, "load_model", load)
+    monkeypatch.setattr(experiments.job, "load_model", load)
     return loads
