@@ -240,7 +240,8 @@ class StudyConfig:
 
     name: str = "default"  # the study's folder under `results`
     limits: dict[str, int] = field(default_factory=dict)  # instances of each task by its label, where `limit` is null
-    seeds: dict[str, int] = field(default_factory=dict)  # a sweep passes over seeds of a task from this number on
+    # A sweep passes over seeds from this number on: of a task ("dates: 4") or of a method on it ("bfcl/local_masking: 4").
+    seeds: dict[str, int] = field(default_factory=dict)
     report: bool = True  # write the report when a sweep ends
 
 

@@ -49,8 +49,8 @@ def execute(config: Config, *, command: str = COMMAND, sweep: bool = False) -> P
     if method.deterministic:
         config = replace(config, seed=0)
     title = f"{config.task.name} {config.method.name} seed {config.seed}"
-    if sweep and config.seed >= (seeds := config.study.seeds.get(config.task.name, config.seed + 1)):
-        print(f"{title}: skipped. The study runs the seeds below {seeds} of this task.")
+    if sweep and config.seed >= (seeds := _seeds(config)):
+        print(f"{title}: skipped. The study runs the seeds below {seeds} here.")
         return None
     instances = task.instances(config.limit or config.study.limits.get(config.task.name))
     try:
@@ -68,6 +68,12 @@ def execute(config: Config, *, command: str = COMMAND, sweep: bool = False) -> P
             raise
         print(f"{title}: skipped. Another job is at it; nothing in it is drawn, so one run serves all seeds.")
         return None
+
+
+def _seeds(config: Config) -> int:
+    """How many seeds the study wants of this pair; no bound where it does not say."""
+    task, wanted = config.task.name, config.study.seeds
+    return wanted.get(f"{task}/{config.method.name}", wanted.get(task, sys.maxsize))
 
 
 def _complete(

@@ -19,11 +19,11 @@ _STATUSES = ("incomplete", "max_tokens", "early_stop", "complete", "censored", "
 def pool(records: Sequence[Record]) -> dict[str, Any]:
     """One record from those of independent runs of one method on one instance, in the order of their seeds.
 
-    Unnormalised masses are averaged, so a run counts by its evidence, and one with nothing finished counts as zero: the
-    evidence stays unbiased. Markov chains have weights without evidence: there a run counts by its states. `n_particles`
-    and every cost add up, `repeats` says how many runs there were; the trace and what describes the run are those of the
-    first. Scores are computed anew from the pooled sequences where these were judged, but for "together/...", which only
-    the task can compute (`evaluate.judged`).
+    Unnormalised masses are averaged, so a run counts by its evidence, and one with nothing finished counts as zero:
+    the evidence stays unbiased. Markov chains have weights without evidence: there a run counts by its states.
+    `n_particles` and every cost add up, `repeats` says how many runs there were; the trace and what describes the run
+    are those of the first. Scores are computed anew from the pooled sequences where these were judged, but for
+    "together/...", which only the task can compute (`evaluate.judged`).
 
     Args:
         records: as `experiments.evaluate` makes them, judged or not, or as they are stored (null is the log of zero).

@@ -1,4 +1,4 @@
-"""Paired differences with bootstrap intervals.
+"""Paired differences with bootstrap intervals and exact tests.
 
 The instance is the unit, and seeds are averaged inside an instance first: prompts are what a claim
 generalises over, so intervals come from resampling instances and never from counting seeds as fresh evidence.
@@ -18,19 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from experiments.significance import LEVEL, detectable, fewest_discordant, is_binary, paired_test
+
 Record = Mapping[str, Any]
 Verdict = Literal["higher", "lower", "cannot tell", "no difference"]
 
 MARGIN = 0.01
 """An interval within plus or minus this is no difference: 1 point, 0.01 nats, 0.01 TV."""
-FEWEST = 6
+FEWEST = fewest_discordant()
 """Fewer instances cannot support a claim: even if all agree, chance alone does that more often than 5%."""
 TOO_FEW = "too few instances"
 RESAMPLES = 4999
-CONFIDENCE = 0.95
-LEVEL = 1 - CONFIDENCE
-PERMUTATIONS = 9999
-"""Sign flips are enumerated up to this number (13 instances) and drawn at random beyond."""
 RARE = 0.1
 """Equal on every instance is no difference once at most this share of all instances can differ, at 95%."""
 
@@ -76,20 +74,11 @@ def _all_equal(values: NDArray[np.float64]) -> bool:
     return bool(np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())))
 
 
-def sign_flip_p(differences: NDArray[np.float64], *, seed: int = 0) -> float:
-    """Two-sided p-value of the paired permutation test of a zero mean: exact up to 13 instances, seeded beyond."""
-    found = stats.permutation_test(
-        (differences,), np.mean, permutation_type="samples", alternative="two-sided", vectorized=True,
-        n_resamples=PERMUTATIONS, batch=1000, rng=np.random.default_rng(seed),
-    )  # fmt: skip
-    return float(found.pvalue)
-
-
 def _bootstrap(values: NDArray[np.float64], method: Any, seed: int) -> tuple[float, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # degenerate data are answered by the caller, in words
         found = stats.bootstrap(
-            (values,), np.mean, n_resamples=RESAMPLES, batch=500, confidence_level=CONFIDENCE, method=method,
+            (values,), np.mean, n_resamples=RESAMPLES, batch=500, confidence_level=1 - LEVEL, method=method,
             rng=np.random.default_rng(seed),
         )  # fmt: skip
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
@@ -108,37 +97,62 @@ class Difference:
     verdict: Verdict
     note: str
     """"" or a remark a reader needs: why there is no interval, or why no claim is made."""
+    p: float | None = None
+    """Two-sided p-value; None with too few instances."""
+    q: float | None = None
+    """p adjusted for the other comparisons of its family (`false_discovery.adjust`); None before that."""
+    family: int = 1
+    """How many comparisons were adjusted together."""
+    test: str = ""
+    """The test that p is of."""
+    detectable: float | None = None
+    """The smallest mean difference that would have been found with 80% power; None where it is not known."""
 
 
 def paired_difference(
-    method: Mapping[str, float], baseline: Mapping[str, float], *, seed: int = 0, margin: float = MARGIN
+    method: Mapping[str, float],
+    baseline: Mapping[str, float],
+    *,
+    seed: int = 0,
+    margin: float = MARGIN,
+    span: float | None = None,
 ) -> Difference:
-    """Compare two methods by their values per instance (`by_instance`)."""
+    """Compare two methods by their values per instance (`by_instance`).
+
+    Args:
+        margin: a difference of at most this is none.
+        span: the most that two values can differ by (1 for scores and distances); None where nothing bounds them.
+    """
     shared = sorted(method.keys() & baseline.keys())
     unpaired = len(method.keys() | baseline.keys()) - len(shared)
     if not shared:
         return Difference(None, None, None, 0, unpaired, "cannot tell", "no instance has both")
-    differences = np.array([method[i] - baseline[i] for i in shared], dtype=np.float64)
-    if not np.isfinite(differences).all():
+    ours, theirs = (np.array([values[i] for i in shared], dtype=np.float64) for values in (method, baseline))
+    if not np.isfinite(ours - theirs).all():
         return Difference(None, None, None, len(shared), unpaired, "cannot tell", "infinite on some instances")
-    differences[np.abs(differences) <= 1e-12] = 0.0  # rounding, not a difference
-    interval = mean_interval(differences, seed=seed)
-    verdict, note = _judge(differences, interval, margin, seed)
+    differences = np.where(np.abs(ours - theirs) <= 1e-12, 0.0, ours - theirs)  # rounding is no difference
     mean = float(differences.mean())
-    return Difference(mean, interval.low, interval.high, len(shared), unpaired, verdict, note)
+    if len(shared) < FEWEST:
+        return Difference(mean, None, None, len(shared), unpaired, "cannot tell", TOO_FEW)
+    interval = mean_interval(differences, seed=seed)
+    p, test = paired_test(ours, theirs, seed=seed)
+    verdict, note = _judge(differences, interval, p, margin)
+    smallest = detectable(differences, binary=is_binary(ours) and is_binary(theirs), span=span)
+    return Difference(
+        mean, interval.low, interval.high, len(shared), unpaired, verdict, note, p=p, test=test, detectable=smallest
+    )
 
 
-def _judge(differences: NDArray[np.float64], interval: Interval, margin: float, seed: int) -> tuple[Verdict, str]:
+def _judge(differences: NDArray[np.float64], interval: Interval, p: float, margin: float) -> tuple[Verdict, str]:
     """The verdict and the remark that goes with it. Each rule prefers saying less.
 
-    "higher" and "lower" need the permutation test beside the interval: bootstrap intervals of few instances are too
-    narrow, and an exact test is not.
+    "higher" and "lower" need the exact test beside the interval: bootstrap intervals of few instances are too narrow,
+    and an exact test is not.
     """
     n = len(differences)
-    if n < FEWEST:
-        return "cannot tell", TOO_FEW
     mean = float(differences.mean())
-    if _all_equal(differences) and abs(mean) <= margin:
+    equal = _all_equal(differences)
+    if equal and abs(mean) <= margin:
         # With n instances alike, up to this share of all instances may still differ, at 95% (Clopper and Pearson).
         could_differ = 1 - LEVEL ** (1 / n)
         note = f"equal on all {n} instances" if mean == 0 else f"the same difference on all {n} instances"
@@ -148,11 +162,7 @@ def _judge(differences: NDArray[np.float64], interval: Interval, margin: float, 
             return "no difference", interval.note
         if interval.low <= 0 <= interval.high:
             return "cannot tell", interval.note
-    elif not _all_equal(differences):
+    elif not equal:
         return "cannot tell", interval.note
-    p = sign_flip_p(differences, seed=seed)
-    if p > LEVEL:
-        return "cannot tell", f"permutation test p = {p:.2g}"
     # Where all differences are the same the bootstrap is silent, and the exact test speaks alone.
-    note = interval.note if interval.low is not None else f"{interval.note}; permutation test p = {p:.2g}"
-    return ("higher" if mean > 0 else "lower"), note
+    return ("cannot tell" if p > LEVEL else "higher" if mean > 0 else "lower"), interval.note

@@ -8,9 +8,8 @@ known.
 from __future__ import annotations
 
 import math
-import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,13 +17,26 @@ from typing import Any
 import numpy as np
 
 from experiments import metrics
-from experiments.columns import COLUMNS
-from experiments.labels import LOCAL_LAW, in_order, label
+from experiments.columns import FURTHER, columns_of
+from experiments.false_discovery import adjust
+from experiments.labels import DRAWN_FROM_MASKING, LOCAL_LAW, in_order, label
 from experiments.metrics import Distance, Distribution, Floor, Record
-from experiments.statistics import Difference, by_instance, paired_difference
+from experiments.quantities import (
+    Value,
+    best_right,
+    cost,
+    dead_share,
+    log_prob,
+    right,
+    score,
+    share_of_mass,
+    unexplored_share,
+)
+from experiments.statistics import Difference, Interval, by_instance, mean_interval, paired_difference
 
 EXACT = "exact"
-Value = Callable[[Record], float | None]
+INTERVALS = ("right", "best_accuracy", "log_prob", "tv", "distortion")
+"""Columns whose means have intervals over instances."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +88,19 @@ class Task:
         return {}
 
     def floor(self, record: Record) -> Floor | None:
-        """What as many exact draws as the record has particles would score."""
-        instance, draws = record["instance"], int(record["n_particles"] or 0)
+        """What as many exact draws as the record has particles (pooled: those of all runs) would score on average."""
+        return self._floor(record["instance"], int(record["n_particles"] or 0))
+
+    def effective_floor(self, record: Record) -> Floor | None:
+        """What as many exact draws as its effective sample size would score; None where that is no sample size."""
+        drawn = record["weighted"] and record["ess_kind"] == "sampling"
+        return self._floor(record["instance"], max(1, round(record["ess"]))) if drawn and record["ess"] else None
+
+    def _floor(self, instance: str, draws: int) -> Floor | None:
         if draws < 1 or instance not in self.exact:
             return None
         if (instance, draws) not in self._floors:
-            seed = zlib.crc32(instance.encode("utf-8", "surrogateescape"))  # the same on every machine
-            self._floors[instance, draws] = metrics.sampling_floor(self.exact[instance], draws, seed=seed)
+            self._floors[instance, draws] = metrics.floor(self.exact[instance], draws)
         return self._floors[instance, draws]
 
     @property
@@ -102,79 +120,6 @@ def by_task(records: Iterable[Record]) -> list[Task]:
     for record in records:
         found[record["task"]].append(record)
     return [Task(name, tuple(sorted(found[name], key=key))) for name in sorted(found)]
-
-
-def score(name: str) -> Value:
-    """The value of a score, by its name in the record."""
-    return lambda record: record["scores"].get(name)
-
-
-def finished(record: Record) -> bool:
-    """Whether anything came out of the run that carries weight."""
-    return any(s["weight"] for s in record["sequences"])
-
-
-def right(record: Record) -> float | None:
-    """The chance that one draw is right when a draw that does not end validly counts as wrong.
-
-    The recorded accuracy is conditional on ending validly; a method must not gain by failing where it would be wrong.
-    """
-    if not finished(record):
-        return 0.0
-    accuracy, validity = record["scores"].get("accuracy"), record["scores"].get("validity")
-    return None if accuracy is None or validity is None else float(accuracy * validity)
-
-
-def best_right(record: Record) -> float | None:
-    """Whether the best sequence is right; 0 where there is none."""
-    return score("best_accuracy")(record) if finished(record) else 0.0
-
-
-def cost(name: str) -> Value:
-    """The value of a cost, by its name in the record."""
-    return lambda record: record["cost"].get(name)
-
-
-def log_prob(record: Record) -> float | None:
-    """Expected log p(y) in nats: as recorded, else from the sequences."""
-    recorded = record["scores"].get("log_prob")
-    return metrics.expected_log_prob(record) if recorded is None else float(recorded)
-
-
-def share_of_mass(name: str) -> Value:
-    """The share of a record's mass that went to `name`, e.g. "log_censored_mass"."""
-
-    def share(record: Record) -> float | None:
-        lost = metrics.log_value(record[name])
-        return math.exp(lost - _log_total(record)) if lost > -math.inf else 0.0
-
-    return share
-
-
-def unexplored_share(record: Record) -> float | None:
-    """The bound on what early stopping left behind, as a share of that and all other mass."""
-    left, total = metrics.log_value(record.get("log_unexplored_mass")), _log_total(record)
-    return math.exp(left - float(np.logaddexp(left, total))) if left > -math.inf else 0.0
-
-
-def _log_total(record: Record) -> float:
-    """log of all the mass of a record: where anything finished, validity is the finished share of it."""
-    finished = [metrics.log_value(s["log_weight"]) for s in record["sequences"] if s["weight"]]
-    validity = record["scores"].get("validity")
-    if finished and validity:
-        return float(np.logaddexp.reduce(finished)) - math.log(validity)
-    lost = ("log_rejected_mass", "log_censored_mass", "log_dead_mass")
-    return float(np.logaddexp.reduce([metrics.log_value(record.get(name)) for name in lost]))
-
-
-def dead_share(record: Record) -> float | None:
-    """The share of a record's mass that is neither valid nor rejected nor censored: dead ends."""
-    validity = record["scores"].get("validity")
-    if validity is None:
-        return None
-    other = sum(share_of_mass(name)(record) or 0.0 for name in ("log_rejected_mass", "log_censored_mass"))
-    rest = 1.0 - validity - other
-    return rest if rest > 1e-9 else 0.0
 
 
 def _attribute(find: Callable[[Record], Distance | Floor | None], name: str) -> Value:
@@ -201,6 +146,8 @@ class Row:
     values: dict[str, float | None]
     counts: dict[str, int] = field(default_factory=dict)
     """On how many instances each column was known."""
+    intervals: dict[str, Interval] = field(default_factory=dict)
+    """95% intervals over instances of the means of `INTERVALS`."""
 
 
 def summarise(task: Task) -> list[Row]:
@@ -225,10 +172,14 @@ def _row(task: Task, method: str, records: Sequence[Record]) -> Row:
         "dead": dead_share,
         "unexplored": unexplored_share,
     }
+    columns |= {name: score(name) for name in _further_scores(records)}
+    if method in DRAWN_FROM_MASKING:
+        columns["distortion"] = metrics.distortion
     if method != EXACT:  # the reference is at no distance from itself
         columns |= {name: _attribute(task.distance, name) for name in ("tv", "kl_to_exact", "kl_from_exact")}
         columns |= {
             "tv_floor": _attribute(task.floor, "tv"),
+            "tv_floor_effective": _attribute(task.effective_floor, "tv"),
             "kl_floor": _attribute(task.floor, "kl_to_exact"),
         }
     known = {name: by_instance(records, value) for name, value in columns.items()}
@@ -244,7 +195,21 @@ def _row(task: Task, method: str, records: Sequence[Record]) -> Row:
         ess_kind=kinds.pop() if len(kinds) == 1 else "mixed" if kinds else "",
         values={name: _mean(list(values.values())) for name, values in known.items()},
         counts={name: len(values) for name, values in known.items()},
+        intervals=_intervals(known),
     )
+
+
+def _further_scores(records: Sequence[Record]) -> list[str]:
+    """The task's own measures that records hold: "measure/...", "together/..."."""
+    return sorted({name for r in records for name in r["scores"] if name.startswith(FURTHER)})
+
+
+def _intervals(known: Mapping[str, Mapping[str, float]]) -> dict[str, Interval]:
+    return {
+        name: mean_interval(np.array(list(known[name].values())))
+        for name in INTERVALS
+        if known.get(name) and all(map(math.isfinite, known[name].values()))
+    }
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -318,6 +283,7 @@ def _local_law_row(task: Task) -> Row | None:
         ess_kind="",
         values={name: _mean(list(v.values())) for name, v in known.items()},
         counts={name: len(v) for name, v in known.items()},
+        intervals=_intervals(known),
     )
 
 
@@ -332,7 +298,7 @@ class Comparison:
 
 
 def comparisons(task: Task, baselines: Sequence[str]) -> list[Comparison]:
-    """Every method but the exact reference against every baseline that was run.
+    """Every method but the exact reference against every baseline that was run; p-values are not adjusted.
 
     Where the exact posterior is known, the exact law of local masking is one more baseline, of distances alone: local
     masking as it would be without any sampling error.
@@ -355,12 +321,22 @@ def comparisons(task: Task, baselines: Sequence[str]) -> list[Comparison]:
         baselines = [*(b for b in baselines if b != LOCAL_LAW), LOCAL_LAW]
     return [
         Comparison(task.name, method, baseline, {
-            name: paired_difference(known[method][name], known[baseline][name])
+            name: paired_difference(known[method][name], known[baseline][name], span=SPANS.get(name))
             for name in quantities if known[method][name] and known[baseline][name] and _worth(name, baseline)
         })
         for baseline in baselines if baseline in known
         for method in methods if method != baseline
     ]  # fmt: skip
+
+
+SPANS = {"right": 1.0, "best_accuracy": 1.0, "tv": 1.0}
+"""The most that two values of a quantity can differ by, where anything bounds them."""
+
+
+def compare(tasks: Sequence[Task], baselines: Sequence[str]) -> dict[str, list[Comparison]]:
+    """The comparisons of a whole study by task, their p-values adjusted over all of them (`false_discovery.adjust`)."""
+    adjusted = adjust([c for task in tasks for c in comparisons(task, baselines)])
+    return {task.name: [c for c in adjusted if c.task == task.name] for task in tasks}
 
 
 def _worth(quantity: str, baseline: str) -> bool:
@@ -369,11 +345,17 @@ def _worth(quantity: str, baseline: str) -> bool:
     return quantity not in ("tv", "kl_to_exact") or baseline != "greedy_masking"
 
 
-def summary_csv(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """The rows as flat dicts for a CSV file: means, and the number of instances that each rests on."""
-    names = [column.name for column in COLUMNS]
-    return [
-        {
+def summary_csv(rows: Iterable[Row], comparisons: Iterable[Comparison] = ()) -> list[dict[str, Any]]:
+    """The rows as flat dicts for a CSV file; empty cells are unknown.
+
+    Means, the number of instances that each rests on and the intervals that there are; then, for each baseline and
+    quantity, the paired difference: `right_minus_local_masking` with `..._low`, `..._high`, `..._p`, `..._q`
+    (adjusted), `..._detectable` (the minimum detectable effect), `..._instances` and `..._verdict`.
+    """
+    rows = list(rows)
+    names = [column.name for column in columns_of(rows)]
+    lines = {
+        (r.task, r.method): {
             "task": r.task,
             "method": r.method,
             "instances": r.instances,
@@ -382,5 +364,15 @@ def summary_csv(rows: Iterable[Row]) -> list[dict[str, Any]]:
         }
         | {name: r.values.get(name) for name in names}
         | {f"{name}_instances": r.counts.get(name, 0) for name in names}
+        | {f"{name}_{end}": getattr(r.intervals.get(name), end, None) for name in INTERVALS for end in ("low", "high")}
         for r in rows
-    ]
+    }
+    for c in comparisons:
+        for name, d in c.differences.items():
+            column = f"{name}_minus_{c.baseline}"
+            lines[c.task, c.method] |= {column: d.mean} | {
+                f"{column}_{part}": getattr(d, part)
+                for part in ("low", "high", "p", "q", "detectable", "instances", "verdict")
+            }
+    every = list(dict.fromkeys(name for line in lines.values() for name in line))
+    return [{name: line.get(name) for name in every} for line in lines.values()]

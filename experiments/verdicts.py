@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from experiments.examples import posterior_method
-from experiments.labels import LOCAL_LAW, label
+from experiments.labels import LOCAL, LOCAL_LAW, label
 from experiments.statistics import TOO_FEW, Difference
 from experiments.summary import Comparison, Row, Task
 from experiments.text import counted, listed, number, points, signed
 
 
 def verdict(task: Task, comparisons: Sequence[Comparison], baselines: Sequence[str], rows: Sequence[Row] = ()) -> str:
-    """What the task's posterior method changes against each baseline, in a sentence or a few.
+    """The details below a headline: what the task's posterior method changes against each baseline, in a few sentences.
 
     `rows` (of the summary) put distances to the exact posterior beside what sampling error alone would score.
     """
@@ -25,14 +25,30 @@ def verdict(task: Task, comparisons: Sequence[Comparison], baselines: Sequence[s
         for b in baselines
         if b != method
     ]
-    sentence = f"In the chance that one draw is right, {label(method)} " + "; ".join(clauses) + "." if clauses else ""
+    sentence = f"In the score of one draw, {label(method)} " + "; ".join(clauses) + "." if clauses else ""
     near = [
         _distance(d["tv"], "local masking's exact law" if b == LOCAL_LAW else label(b))
         for b, d in found.items()
         if "tv" in d
     ]
     distances = f"Its total variation distance to the exact posterior {'; '.join(near)}. {_scale(method, rows)}"
-    return f"{sentence} {distances if near else ''}".strip()
+    return " ".join(s.strip() for s in (sentence, _leader(method, comparisons), distances if near else "") if s)
+
+
+def _leader(posterior: str, comparisons: Sequence[Comparison]) -> str:
+    """The method that gains most on local masking, where that is another than the posterior's."""
+    gains = [
+        (d.mean, c.method, d)
+        for c in comparisons
+        if c.baseline == LOCAL and (d := c.differences.get("right")) and d.verdict == "higher" and d.mean is not None
+    ]
+    if not gains:
+        return ""
+    mean, method, d = max(gains, key=lambda gain: (gain[0], gain[1]))
+    if method == posterior:
+        return ""
+    gain = f"{number(100 * mean, 1)} points ({_basis(d, points)})"
+    return f"Of all methods {label(method)} gains most on local masking: {gain}."
 
 
 def _scale(method: str, rows: Sequence[Row]) -> str:
@@ -91,7 +107,21 @@ def _basis(d: Difference, shown: Callable[[float | None], str]) -> str:
         parts.append(f"{d.unpaired} more without a pair")
     if d.note and not few:
         parts.append(d.note)
+    if d.p is not None:
+        parts.append(chances(d))
     return ", ".join(parts)
+
+
+def chances(d: Difference) -> str:
+    """The test, its p-value, and, where there were others to adjust for, the adjusted one."""
+    adjusted = f", {_chance('q', d.q)} adjusted for {counted(d.family, 'comparison')}" if d.family > 1 else ""
+    return f"{d.test} {_chance('p', d.p)}{adjusted}"
+
+
+def _chance(name: str, value: float | None) -> str:
+    if value is not None and value < 0.001:
+        return f"{name} < 0.001"
+    return f"{name} = {number(value, 3 if value is not None and value < 0.1 else 2)}"
 
 
 def _lower(text: str) -> str:
@@ -100,15 +130,16 @@ def _lower(text: str) -> str:
 
 
 def cell(d: Difference | None, kind: str, most: int) -> str:
-    """A difference as a table cell: mean, the number of pairs if it is less than `most`, interval and verdict."""
+    """A difference as a cell: mean, the number of pairs if it is less than `most`, interval, chance and verdict."""
     if d is None or d.mean is None:
         return "—"
     show = {"points": points, "nats": lambda v: signed(v, 2), "distance": lambda v: signed(v, 3)}[kind]
     mean = show(d.mean) + (f" (n={d.instances})" if d.instances < most else "")
     if d.note == TOO_FEW:
         return f"{mean} ({TOO_FEW})"
-    interval = f" [{show(d.low)}, {show(d.high)}]" if d.low is not None else " [no interval]"
-    return f"{mean}{interval} {d.verdict}"
+    interval = f"{show(d.low)}, {show(d.high)}" if d.low is not None else "no interval"
+    chance = "" if d.p is None else f"; {_chance('p', d.p)}" if d.q is None else f"; {_chance('q', d.q)}"
+    return f"{mean} [{interval}{chance}] {d.verdict}"
 
 
 def remarks(comparisons: Sequence[Comparison]) -> list[str]:

@@ -20,7 +20,8 @@ from scipy import stats
 from tqdm import tqdm
 
 from experiments.tasks import Instance
-from experiments.tasks.tools import Entry, load, prompt, to_instance
+from experiments.tasks.bfcl_data import Entry
+from experiments.tasks.tools import entries, prompt, to_instance
 from smc import Everything, HFModel, SMCResult, SMCSampler, ToolCalls, baselines
 from smc.constraints.xgrammar_engine import XGrammarConstraint
 from smc.resampling import log_sum_exp
@@ -139,7 +140,7 @@ def measure(model: HFModel, instance: Instance, max_tokens: int) -> Row:
 def chosen(model: HFModel, count: int) -> list[Instance]:
     """The first prompt of each set of tools, and of these the shortest."""
     first: dict[tuple[str, ...], Entry] = {}
-    for entry in load().values():
+    for entry in entries("live_multiple").values():
         first.setdefault(tuple(function["name"] for function in entry.functions), entry)
     length = {entry.id: len(model.encode(prompt(entry.functions, entry.question))) for entry in first.values()}
     return [to_instance(entry) for entry in sorted(first.values(), key=lambda entry: length[entry.id])[:count]]

@@ -1,4 +1,4 @@
-"""When is a tool call right? The rules of the Berkeley function-calling set for one Python call.
+"""When are tool calls right? The rules of the Berkeley function-calling set for Python calls.
 
 Behaviour follows that benchmark's checker, its quirks included, so that accuracies can be compared: the tests
 run both on the same answers. Each parameter has a list of accepted values, in which the empty string means that
@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from experiments.tasks.bfcl_data import Entry
+from experiments.tasks.bfcl_forms import Call
 
 PYTHON_TYPES: dict[str, type] = {
     "string": str,
@@ -23,6 +26,29 @@ PYTHON_TYPES: dict[str, type] = {
 }
 OMITTED = ""
 _IGNORED = re.compile(r"[ ,./\-_*^]")
+
+
+def calls_are_right(entry: Entry, made: Sequence[Call]) -> bool:
+    """Whether the benchmark accepts these calls: as many as it expects, in any order.
+
+    Each expected call takes the first of the calls made that it accepts, as there, and no other assignment is tried.
+    """
+    expected = entry.calls or ()
+    left = list(made)
+    if len(left) != len(expected):
+        return False
+    for call in expected:
+        parameters = entry.parameters(call.name)
+        fitting = (
+            place
+            for place, (name, arguments) in enumerate(left)
+            if name == call.name and call_is_right(parameters, call.values, arguments)
+        )
+        place = next(fitting, None)
+        if place is None:
+            return False
+        del left[place]
+    return True
 
 
 def call_is_right(
@@ -112,7 +138,7 @@ def first_accepted(parameters: Mapping[str, Any], accepted: Mapping[str, Sequenc
     required = parameters.get("required", ())
     arguments: dict[str, Any] = {}
     for name, spec in parameters["properties"].items():
-        values = list(accepted.get(name, (OMITTED,)))
+        values = list(accepted.get(name) or (OMITTED,))
         if values[0] == OMITTED and name in required:
             values = [value for value in values if value != OMITTED] or values
         if values[0] != OMITTED or (name in required and spec["type"] == "string"):

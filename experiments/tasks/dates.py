@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from experiments.tasks.base import Instance
+from experiments.tasks.base import Instance, Task
+from experiments.tasks.sets import fingerprint
 from smc import Regex
 
 ISO_DATE = r"202[0-4]-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
@@ -77,12 +79,16 @@ QUESTIONS: tuple[tuple[str, str, str], ...] = (
 
 
 @dataclass(frozen=True)
-class DatesTask:
+class DatesTask(Task):
     """Short questions with one right date each; the answer must match `ISO_DATE`."""
 
     max_tokens: int = 16
     name: str = "dates"
     exact: bool = True
+
+    @property
+    def revision(self) -> str:
+        return fingerprint(QUESTIONS)
 
     def instances(self, limit: int | None = None) -> list[Instance]:
         """The first `limit` questions (30 in all), as chat messages."""
@@ -101,3 +107,9 @@ class DatesTask:
     def score(self, instance: Instance, text: str) -> float:
         """1 for the reference date exactly as written, else 0."""
         return float(text == instance.reference)
+
+    def places(self, instance: Instance, text: str) -> list[tuple[int, str]] | None:
+        """Year, month and day, each with the dash behind it; None for what is no date."""
+        if not re.fullmatch(ISO_DATE, text):
+            return None
+        return [(0, "year"), (5, "month"), (8, "day")]

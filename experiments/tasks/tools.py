@@ -1,135 +1,175 @@
-"""`tools`: several tools to choose from, or an answer in words; from the Berkeley function-calling set (`live_multiple`).
+"""`tools`: call one of the tools, or answer in words; from the Berkeley function-calling set.
 
 The constraint is :class:`smc.ToolCalls`: free text in which the tag of a call switches on the schemas of the tools. So the
-model may also answer in prose, and the posterior probability of calling at all is a result. The set accepts exactly one
-call for each request; prose is valid, and wrong.
+model may also answer in prose, and the posterior probability of calling at all is a result. In `live_multiple` exactly one
+call is right; in `irrelevance` and `live_irrelevance` no tool helps, and any answer without a call is right; in
+`live_relevance` any call is. `mixed` puts the first and the third of these to the model in turn.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from experiments.tasks import bfcl
-from experiments.tasks.base import Instance
-from experiments.tasks.bfcl_answers import call_is_right, first_accepted
-from experiments.tasks.bfcl_data import compact, in_words, json_schema, read
+from experiments.errors import ExperimentError
+from experiments.tasks import bfcl_data
+from experiments.tasks.base import Instance, Task
+from experiments.tasks.bfcl_answers import calls_are_right, first_accepted
+from experiments.tasks.bfcl_data import Entry, compact, in_words, json_schema
+from experiments.tasks.bfcl_forms import Call
+from experiments.tasks.bfcl_prompts import TIMER, WEATHER, first_sentence
+from experiments.tasks.sets import in_turn
 from smc import ToolCalls
-from smc.errors import ConstraintError
 
-CATEGORY = "live_multiple"
+CATEGORIES: dict[str, tuple[str, ...]] = {
+    **{name: (name,) for name in ("live_multiple", "irrelevance", "live_irrelevance", "live_relevance")},
+    "mixed": ("live_multiple", "live_irrelevance"),
+}
+"""The categories of the task, and those of the set that each takes its entries from in turn."""
+
+BEGIN, END = "<tool_call>", "</tool_call>"
+NO_FUNCTIONS = "The set lists no function for it, so there is no call to allow."
 
 SYSTEM = (
     "You can use tools. Either call one of the tools listed with the request, written as "
-    '<tool_call>{"name":...,"arguments":{...}}</tool_call> and nothing else, or, if none of them helps, answer in one short '
+    f'{BEGIN}{{"name":...,"arguments":{{...}}}}{END} and nothing else, or, if none of them helps, answer in one short '
     "sentence. Leave out optional parameters that the request does not mention."
 )
 
-_WEATHER = bfcl.EXAMPLES[0][0]
-_TIMER = {
-    "name": "set_timer",
-    "description": "Set a kitchen timer.",
-    "parameters": {
-        "type": "dict",
-        "properties": {"minutes": {"type": "integer", "description": "How long."}},
-        "required": ["minutes"],
-    },
-}
+
+def written(call: Call) -> str:
+    """A call as the constraint spells it."""
+    return f"{BEGIN}{compact({'name': call.name, 'arguments': call.arguments})}{END}"
+
 
 # Turns of our own making that show the form of a call. With examples of prose beside them a small model hardly ever calls.
-EXAMPLES: tuple[tuple[tuple[dict[str, Any], ...], str, str], ...] = (
+EXAMPLES: tuple[tuple[tuple[dict[str, Any], ...], str, Call], ...] = (
     (
-        (_WEATHER, _TIMER),
+        (WEATHER, TIMER),
         "What will the weather be like in Paris for the next 3 days?",
-        '<tool_call>{"name":"get_weather","arguments":{"city":"Paris","days":3}}</tool_call>',
+        Call("get_weather", {"city": "Paris", "days": 3}),
     ),
-    (
-        (_TIMER, _WEATHER),
-        "Set a timer for 12 minutes.",
-        '<tool_call>{"name":"set_timer","arguments":{"minutes":12}}</tool_call>',
-    ),
-    (
-        (_WEATHER, _TIMER),
-        "Is it going to rain in Oslo tomorrow?",
-        '<tool_call>{"name":"get_weather","arguments":{"city":"Oslo","days":1}}</tool_call>',
-    ),
+    ((TIMER, WEATHER), "Set a timer for 12 minutes.", Call("set_timer", {"minutes": 12})),
+    ((WEATHER, TIMER), "Is it going to rain in Oslo tomorrow?", Call("get_weather", {"city": "Oslo", "days": 1})),
 )
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One row of the set: the question, the functions, the one that is right and the values accepted for it."""
+class ToolsTask(Task):
+    """One tool call, or prose. Each request is right with a call or without one, never with either."""
 
-    id: str
-    question: str
-    functions: tuple[Mapping[str, Any], ...]
-    right: str
-    accepted: Mapping[str, list[Any]]
-
-    def parameters(self, name: str) -> Mapping[str, Any]:
-        """The set's description of a function's parameters."""
-        return next(f["parameters"] for f in self.functions if f["name"] == name)
-
-
-@dataclass(frozen=True)
-class ToolsTask:
-    """One tool call, or prose."""
-
-    max_tokens: int = 64
+    max_tokens: int = 96  # 99 in 100 accepted calls take at most 80 of SmolLM2's tokens
+    category: str = "live_multiple"
     name: str = "tools"
     exact: bool = False
 
+    def __post_init__(self) -> None:
+        if self.category not in CATEGORIES:
+            raise ExperimentError(
+                f"task.category={self.category!r} of the task tools is not supported: "
+                f"choose one of {', '.join(CATEGORIES)}."
+            )
+
+    @property
+    def revision(self) -> str:
+        return bfcl_data.revision()
+
+    @property
+    def omitted(self) -> dict[str, str]:
+        """Entries of the category that are no instances, and why, by id."""
+        return {entry.id: NO_FUNCTIONS for entry in entries(self.category).values() if not entry.functions}
+
     def instances(self, limit: int | None = None) -> list[Instance]:
-        """The first `limit` entries of `live_multiple` (1,053 in all), in the set's order.
+        """The first `limit` entries of the category, spread evenly over it.
 
         Raises ExperimentError if the data package is missing or does not hold the files.
         """
-        return [to_instance(entry) for entry in list(load().values())[:limit]]
+        asked = [entry for entry in entries(self.category).values() if entry.functions]
+        return [to_instance(entry) for entry in asked[:limit]]
 
     def score(self, instance: Instance, text: str) -> float:
-        """1 if the text makes the one call that the set accepts, else 0."""
-        entry = load()[instance.id]
+        """1 for the one call that the set accepts, or where it names none, for calling or not calling; else 0.
+
+        As in the benchmark, what is not well formed is no call.
+        """
+        entry = entries(self.category)[instance.id]
+        made = calls_in(text)
+        if entry.calls is None:
+            return float(bool(made) == calls_for(entry))
+        return float(instance.constraint.holds(text) and calls_are_right(entry, made))
+
+    def measures(self, instance: Instance, text: str) -> Mapping[str, float]:
+        """`called`: whether a call was made; `right_decision`: whether one should have been, if so, and not if not."""
+        called = bool(calls_in(text))
+        wanted = calls_for(entries(self.category)[instance.id])
+        return {"called": float(called), "right_decision": float(called == wanted)}
+
+
+def entries(category: str) -> dict[str, Entry]:
+    """The entries of a category of the task by id, in the order of the instances."""
+    return _entries(CATEGORIES[category])
+
+
+@lru_cache
+def _entries(sources: tuple[str, ...]) -> dict[str, Entry]:
+    return {entry.id: entry for entry in in_turn([list(bfcl_data.load(source).values()) for source in sources])}
+
+
+def calls_for(entry: Entry) -> bool:
+    """Whether the set wants a call for this entry."""
+    return "irrelevance" not in entry.id
+
+
+def calls_in(text: str) -> list[Call]:
+    """The well-formed calls in any text, whatever their tools are."""
+    made = []
+    for content in re.findall(f"{re.escape(BEGIN)}(.*?){re.escape(END)}", text, re.DOTALL):
         try:
-            made = instance.constraint.calls(text)
-        except ConstraintError:
-            return 0.0
-        if len(made) != 1 or made[0][0] != entry.right:
-            return 0.0
-        return float(call_is_right(entry.parameters(entry.right), entry.accepted, made[0][1]))
+            value = json.loads(content)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("arguments"), dict):
+            made.append(Call(value["name"], value["arguments"]))
+    return made
 
 
 def to_instance(entry: Entry) -> Instance:
     """The prompt, constraint and reference answer of one entry."""
     tools = [{"name": f["name"], "parameters": json_schema(f["parameters"])} for f in entry.functions]
-    arguments = first_accepted(entry.parameters(entry.right), entry.accepted)
+    accepted = [Call(call.name, first_accepted(entry.parameters(call.name), call.values)) for call in entry.calls or ()]
     return Instance(
         id=entry.id,
         prompt=prompt(entry.functions, entry.question),
         constraint=ToolCalls(tools, after="end", whitespace="compact"),
         display=entry.question,
-        reference=f"<tool_call>{compact({'name': entry.right, 'arguments': arguments})}</tool_call>",
+        reference=written(accepted[0]) if accepted else None,
     )
 
 
 def prompt(functions: Sequence[Mapping[str, Any]], question: str) -> list[dict[str, str]]:
     """Chat messages: what to do, three worked examples, then the tools and the request."""
     messages = [{"role": "system", "content": SYSTEM}]
-    for shown, asked, answer in EXAMPLES:
-        messages += [{"role": "user", "content": request(shown, asked)}, {"role": "assistant", "content": answer}]
+    for shown, asked, call in EXAMPLES:
+        messages += [
+            {"role": "user", "content": request(shown, asked)},
+            {"role": "assistant", "content": written(call)},
+        ]
     return [*messages, {"role": "user", "content": request(functions, question)}]
 
 
 def request(functions: Sequence[Mapping[str, Any]], question: str) -> str:
-    """Tools in plain words, each with the outline of a call and its parameters, and the user's question.
+    """Tools in few words, each with the outline of a call and its parameters, and the user's question.
 
     Without the outlines a small model makes names of tools up.
     """
     lines = []
     for function in functions:
         parameters = function["parameters"]
-        lines.append(f"{function['name']}: {_first_sentence(function['description'])}")
+        lines.append(f"{function['name']}: {first_sentence(function['description'])}")
         for name, spec in parameters["properties"].items():
             optional = "" if name in parameters.get("required", ()) else ", optional"
             lines.append(f"- {name} ({in_words(spec)}{optional})")
@@ -140,20 +180,4 @@ def request(functions: Sequence[Mapping[str, Any]], question: str) -> str:
 def outline(function: Mapping[str, Any]) -> str:
     """A call with dots in place of values."""
     arguments = ",".join(f'"{name}":...' for name in function["parameters"]["properties"])
-    return f'<tool_call>{{"name":"{function["name"]}","arguments":{{{arguments}}}}}</tool_call>'
-
-
-def _first_sentence(text: str) -> str:
-    """Descriptions of the set run to paragraphs, and a small model reads a short prompt better."""
-    return text.split(". ")[0].rstrip(".").strip() + "."
-
-
-@lru_cache
-def load() -> dict[str, Entry]:
-    """The entries by id, in the set's order."""
-    entries = {}
-    for row, truth in read(CATEGORY):
-        ((right, accepted),) = truth.items()
-        question = row["question"][0][-1]["content"]
-        entries[row["id"]] = Entry(row["id"], question, tuple(row["function"]), right, accepted)
-    return entries
+    return f'{BEGIN}{{"name":"{function["name"]}","arguments":{{{arguments}}}}}{END}'

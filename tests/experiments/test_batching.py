@@ -12,6 +12,7 @@ import torch
 import yaml
 from toy_study import METHODS, ToyTask, install, next_probs, settings
 
+import experiments.job
 import experiments.run
 from experiments.config import (
     AWRSConfig,
@@ -25,8 +26,8 @@ from experiments.config import (
     identity,
 )
 from experiments.errors import ExperimentError
+from experiments.job import _batch_rows, execute
 from experiments.methods import ALGORITHMS, Call, Method, build_method
-from experiments.run import _batch_rows, execute
 from experiments.store import CONFIG, read_records, run_id
 from experiments.tasks import TASKS, Instance
 from smc import TableModel
@@ -34,7 +35,7 @@ from smc.errors import OptionError
 
 SAMPLERS: dict[str, MethodConfig] = {
     **{name: config for name, config in METHODS.items() if name != "exact"},
-    "smc_power": SMCConfig("smc_power", "smc", 4, target_power=4.0, replicates=2),
+    "smc_power4": SMCConfig("smc_power4", "smc", 4, target_power=4.0, replicates=2),
     "grammar_smc": ParticlesConfig("grammar_smc", "grammar_smc", 4),
     "smc_steering": SteeringConfig("smc_steering", "smc_steering", 4),
     "awrs_smc": AWRSConfig("awrs_smc", "awrs_smc", 4),
@@ -56,7 +57,7 @@ class Counting(TableModel):
 def model(monkeypatch: pytest.MonkeyPatch) -> Counting:
     install(monkeypatch)
     counting = Counting()
-    monkeypatch.setattr(experiments.run, "load_model", lambda config: counting)
+    monkeypatch.setattr(experiments.job, "load_model", lambda config: counting)
     return counting
 
 
@@ -73,16 +74,17 @@ def by_instance(folder: Path | None) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_records_do_not_depend_on_what_shares_the_batch(model: Counting, tmp_path: Path, name: str) -> None:
     expected = by_instance(execute(settings(tmp_path / "alone", SAMPLERS[name])))
-    assert model.widest == (2 if name == "smc_power" else 1)  # replicates of one instance share passes
+    assert model.widest == (2 if name == "smc_power4" else 1)  # replicates of one instance share passes
     for batch_rows in (1, 9, 64):
         folder = execute(settings(tmp_path / str(batch_rows), SAMPLERS[name], batch_rows=batch_rows))
         assert by_instance(folder) == expected
-    assert model.widest == 4 * (2 if name == "smc_power" else 1)
+    assert model.widest == 4 * (2 if name == "smc_power4" else 1)
 
 
 def test_every_method_that_is_a_sampler_can_share_batches() -> None:
-    """What cannot is a chain, a search, a rejection loop or an enumeration."""
-    apart = {"beam", "best_of_n", "rejection", "ars", "rsft", "cars", "asap", "mcmc", "particle_gibbs", "pimh", "exact"}
+    """What cannot is a choice among samples, a chain, a search, a rejection loop, an enumeration, or learns beforehand."""
+    apart = {"beam", "best_of_n", "sample_rerank", "rejection", "ars", "rsft", "cars", "asap", "mcmc", "particle_gibbs"}
+    apart |= {"pimh", "exact", "branch_and_bound", "smc_lookahead", "smc_learned"}
     assert {config.algorithm for config in SAMPLERS.values()} == set(ALGORITHMS) - apart
     assert all(build_method(config).sampler is not None for config in SAMPLERS.values())
 
@@ -219,14 +221,14 @@ def test_a_job_that_runs_out_of_memory_does_not_keep_a_sweep_from_the_others(
     def beam(call: Call) -> Any:
         raise out_of_memory()
 
-    build = experiments.run.build_method
+    build = experiments.job.build_method
 
     def scarce(config: MethodConfig) -> Method:
         return Method(beam) if config.algorithm == "beam" else build(config)
 
-    monkeypatch.setattr(experiments.run, "build_method", scarce)
+    monkeypatch.setattr(experiments.job, "build_method", scarce)
     monkeypatch.setitem(TASKS, "dates", ToyTask)
-    arguments = ["run.py", "-m", "method=beam,greedy_masking", "limit=1", f"results={tmp_path}", "study=s"]
+    arguments = ["run.py", "-m", "method=beam,greedy_masking", "limit=1", f"results={tmp_path}", "study.name=s", "tracking=disabled"]
     monkeypatch.setattr(sys, "argv", arguments)
     monkeypatch.setenv("HYDRA_FULL_ERROR", "")
     with pytest.raises(SystemExit) as stop:

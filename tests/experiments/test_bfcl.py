@@ -2,51 +2,142 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import importlib.util
 import json
-import random
-import sys
-import types
-from collections import defaultdict
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 
 from experiments.errors import ExperimentError
-from experiments.tasks import bfcl, build_task
-from experiments.tasks.bfcl import BfclTask, load
-from experiments.tasks.bfcl_answers import call_is_right, first_accepted
-from experiments.tasks.bfcl_data import compact, json_schema, parse_object
+from experiments.tasks import build_task
+from experiments.tasks.bfcl import CATEGORIES, BfclTask
+from experiments.tasks.bfcl_answers import calls_are_right, first_accepted
+from experiments.tasks.bfcl_data import WITHOUT_ANSWERS, Entry, json_schema, load, parse, revision
+from experiments.tasks.bfcl_forms import REASONING_CHARACTERS, Call, Content, Form
+from experiments.tasks.bfcl_prompts import EXAMPLES
+from smc.constraints import unpack
+from smc.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("bfcl_eval") is None, reason="bfcl_eval is not installed")
 
+SIZES = {
+    "simple_python": 400,
+    "multiple": 200,
+    "parallel": 200,
+    "parallel_multiple": 200,
+    "live_simple": 258,
+    "live_multiple": 1053,
+    "live_parallel": 16,
+    "live_parallel_multiple": 24,
+}
+# Rows that accept nothing that their own description allows, or nothing at all.
+NEVER_RIGHT = {"live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"}
+BYTES = Vocabulary((*(bytes([byte]) for byte in range(256)), b"</s>"), (256,), frozenset({256}))
+FORMS = [Form(content, reasoning) for content in EXAMPLES for reasoning in (False, True)]
 
-def entries() -> list[bfcl.Entry]:
-    return list(load("simple_python").values())
+
+def entries(category: str = "simple_python") -> list[Entry]:
+    return list(load(category).values())
 
 
-def test_the_first_accepted_answer_of_every_entry_is_right_and_valid() -> None:
-    task = BfclTask()
-    instances = task.instances()
-    assert len(instances) == len({instance.id for instance in instances}) == 400
-    for instance, entry in zip(instances, entries(), strict=True):
-        assert instance.reference is not None
-        assert task.score(instance, instance.reference) == 1.0, instance.id
-        schema = json_schema(entry.function["parameters"])
+def expected(entry: Entry) -> list[Call]:
+    """The calls that a row expects, with the first accepted value of each parameter."""
+    assert entry.calls is not None
+    return [Call(call.name, first_accepted(entry.parameters(call.name), call.values)) for call in entry.calls]
+
+
+def is_written(constraint: Any, text: str) -> bool:
+    """Whether the mask lets every byte of the text pass, and the stop at its end."""
+    rows = constraint.compile(BYTES).start()
+    for byte in [*text.encode(), 256]:
+        if not unpack(rows.allowed, len(BYTES))[0, byte]:
+            return False
+        if byte < 256:
+            rows = rows.advance(np.array([0]), np.array([byte]))
+    return True
+
+
+# Every row
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_the_first_accepted_answer_of_every_row_is_right(category: str) -> None:
+    form, wrong = Form(CATEGORIES[category]), set()
+    assert len(load(category)) == SIZES[category]
+    for entry in entries(category):
+        calls = expected(entry)
+        assert form.read(form.write(calls), entry.functions) == calls, entry.id
+        if not calls_are_right(entry, calls):
+            wrong.add(entry.id)
+    assert wrong == {name for name in NEVER_RIGHT if name.rsplit("_", 1)[0] == category}
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_every_row_names_functions_of_its_own_once(category: str) -> None:
+    for entry in entries(category):
+        names = [function["name"] for function in entry.functions]
+        assert len(names) == len(set(names))
+        assert {call.name for call in entry.calls or ()} <= set(names)
+        assert entry.calls
+        if CATEGORIES[category] != "calls":
+            assert len(entry.calls) == 1
+
+
+# Schemas and masks
+
+
+@pytest.mark.parametrize("reasoning", [False, True])
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_masks_let_the_references_pass(category: str, reasoning: bool) -> None:
+    task = BfclTask(category=category, reasoning=reasoning)
+    for instance in task.instances(3):
+        schema = instance.constraint.schema
         jsonschema.Draft202012Validator.check_schema(schema)
-        jsonschema.validate(json.loads(instance.reference), schema)
+        jsonschema.validate(json.loads(instance.reference or ""), schema)
+        assert is_written(instance.constraint, instance.reference or ""), instance.id
+        assert task.score(instance, instance.reference or "") == 1.0
+        assert {note.scope for note in instance.constraint.notes if note.effect == "narrower"} <= {"spelling"}
 
 
-def test_the_grammar_engine_accepts_every_reference() -> None:
-    xgrammar = pytest.importorskip("xgrammar")
-    testing = pytest.importorskip("xgrammar.testing")
-    for instance, entry in zip(BfclTask().instances(60), entries(), strict=False):
-        schema = json.dumps(json_schema(entry.function["parameters"]))
-        grammar = xgrammar.Grammar.from_json_schema(schema, any_whitespace=False, separators=(",", ":"))
-        assert testing._is_grammar_accept_string(grammar, instance.reference), instance.id
+def has_values(schema: dict[str, Any]) -> bool:
+    """Whether a schema of the kind that `json_schema` makes describes any value."""
+    if "enum" in schema:
+        typed = {"type": schema["type"]} if "type" in schema else {}
+        return any(jsonschema.Draft202012Validator(typed).is_valid(value) for value in schema["enum"])
+    inner = schema.get("properties", {})
+    return all(name in inner and has_values(inner[name]) for name in schema.get("required", ()))
+
+
+@pytest.mark.parametrize("category", [*CATEGORIES, *WITHOUT_ANSWERS])
+def test_every_function_of_every_row_can_be_called(category: str) -> None:
+    """So no row is left out for its schema; not even optional parameters are without values."""
+
+    def places(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield schema
+        for inner in (*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])):
+            yield from places(inner)
+
+    distinct = {json.dumps(f["parameters"]): f["parameters"] for e in entries(category) for f in e.functions}
+    assert distinct
+    for parameters in distinct.values():
+        schema = json_schema(parameters)
+        assert schema["type"] == "object"
+        assert all(map(has_values, places(schema))), parameters
+
+
+def test_lists_of_values_that_contradict_the_type_are_read_as_what_they_mean() -> None:
+    assert json_schema({"type": "array", "items": {"type": "string"}, "enum": ["a", "b"]}) == {
+        "type": "array",
+        "items": {"enum": ["a", "b"]},
+    }
+    assert json_schema({"type": "boolean", "enum": ["True", "dontcare"]}) == {"enum": ["True", "dontcare"]}
+    assert json_schema({"type": "float", "enum": [1, 2.5]}) == {"type": "number", "enum": [1, 2.5]}
+    assert not has_values({"type": "boolean", "enum": ["True", "dontcare"]})
 
 
 def test_schema_conversion() -> None:
@@ -87,6 +178,65 @@ def test_schema_conversion() -> None:
         json_schema({"type": "HashMap"})
 
 
+# Forms
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_examples_are_in_the_language_that_they_show(form: Form) -> None:
+    for example in EXAMPLES[form.content]:
+        text = form.write(example.calls, example.reasoning)
+        assert len(example.reasoning) <= REASONING_CHARACTERS
+        jsonschema.validate(json.loads(text), form.schema(example.functions))
+        assert form.read(text, example.functions) == list(example.calls)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("arguments", '{"reasoning":"r","arguments":{"a":1}}'),
+        ("call", '{"reasoning":"r","name":"f","arguments":{"a":1}}'),
+        ("calls", '{"reasoning":"r","calls":[{"name":"f","arguments":{"a":1}}]}'),
+    ],
+)
+def test_reasoning_comes_first_and_does_not_count(content: Content, text: str) -> None:
+    form, functions = Form(content, reasoning=True), [{"name": "f"}]
+    calls = [Call("f", {"a": 1})]
+    assert form.write(calls, "r") == text
+    assert form.read(text, functions) == calls
+    assert form.read(text.replace('"r"', '"something else"'), functions) == calls
+    assert form.read(text.replace('"r"', "1"), functions) is None
+    assert form.read(Form(content).write(calls), functions) is None
+    assert form.read(text[:-1], functions) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("arguments", "[1]"),
+        ("call", '{"name":"f"}'),
+        ("call", '{"name":1,"arguments":{}}'),
+        ("call", '{"name":"f","arguments":{},"more":1}'),
+        ("call", '[{"name":"f","arguments":{}}]'),
+        ("calls", '{"name":"f","arguments":{}}'),
+        ("calls", '[{"name":"f","arguments":[]}]'),
+        ("calls", "nothing"),
+    ],
+)
+def test_what_is_not_of_the_form_is_no_call(content: Content, text: str) -> None:
+    assert Form(content).read(text, [{"name": "f"}]) is None
+
+
+def test_reasoning_is_bounded() -> None:
+    (instance,) = BfclTask(reasoning=True).instances(1)
+    answer = '{"reasoning":"%s","arguments":{"base":10,"height":5}}'
+    assert is_written(instance.constraint, answer % ("x" * REASONING_CHARACTERS))
+    assert not is_written(instance.constraint, answer % ("x" * (REASONING_CHARACTERS + 1)))
+    assert BfclTask(reasoning=True).score(instance, answer % "The base is 10.") == 1.0
+
+
+# Prompts and order
+
+
 def test_the_prompt_shows_function_and_question() -> None:
     (instance,) = BfclTask().instances(1)
     assert [message["role"] for message in instance.prompt] == ["system", *["user", "assistant"] * 3, "user"]
@@ -96,6 +246,31 @@ def test_the_prompt_shows_function_and_question() -> None:
     assert "- unit (string, optional): " in last
     assert last.endswith(f"Request: {instance.display}")
     assert instance.reference == '{"base":10,"height":5,"unit":"units"}'
+
+
+def test_several_functions_are_shown_in_few_words() -> None:
+    (instance,) = BfclTask(category="multiple").instances(1)
+    last = instance.prompt[-1]["content"]
+    assert last.count("Function ") == len(load("multiple")[instance.id].functions) == 2
+    assert "- side1 (integer)\n" in last
+    assert json.loads(instance.reference or "")["name"] == "triangle_properties.get"
+
+
+def test_a_small_limit_meets_the_whole_set() -> None:
+    numbers = [int(instance.id.rsplit("_", 1)[1]) for instance in BfclTask().instances(12)]
+    quarters = Counter(number // 100 for number in numbers)
+    assert set(quarters) == {0, 1, 2, 3}
+    assert max(quarters.values()) <= 4
+    assert [i.id for i in BfclTask().instances(5)] == [i.id for i in BfclTask().instances(12)][:5]
+
+
+def test_instructions_of_a_system_belong_to_the_question() -> None:
+    question = load("live_simple")["live_simple_59-28-0"].question
+    assert question.startswith("System: You are an AI chatbot")
+    assert question.endswith("User: What movies are playing today in Mumbai?")
+
+
+# Scores
 
 
 @pytest.mark.parametrize(
@@ -124,114 +299,19 @@ def test_scores(text: str, score: float) -> None:
     assert task.score(instance, text) == score
 
 
-def test_an_integer_stands_for_a_float_unless_it_is_too_large() -> None:
-    parameters = {"type": "dict", "properties": {"x": {"type": "float"}}, "required": ["x"]}
-    assert call_is_right(parameters, {"x": [5.0]}, {"x": 5})
-    assert not call_is_right(parameters, {"x": [5.0]}, {"x": 10**400})
-    assert not call_is_right(parameters, {"x": [1.0]}, {"x": True})
+def test_parse() -> None:
+    assert parse('{"a":1}') == {"a": 1}
+    assert parse("3") == 3
+    assert parse("{") is None
+    assert parse('{"a":Infinity}') is None
 
 
-def test_parse_object() -> None:
-    assert parse_object('{"a":1}') == {"a": 1}
-    assert parse_object("3") is None
-    assert parse_object("{") is None
-    assert parse_object('{"a":Infinity}') is None
+# The data and bad input
 
 
-# The benchmark's own checker
-
-
-@pytest.fixture(scope="module")
-def checker() -> Any:
-    """The benchmark's checker. Its own imports need many packages, which only its other languages use."""
-    package = "bfcl_eval"
-    config = types.ModuleType(f"{package}.constants.model_config")
-    config.MODEL_CONFIG_MAPPING = defaultdict(lambda: types.SimpleNamespace(underscore_to_dot=False))  # type: ignore[attr-defined]
-    converters = f"{package}.eval_checker.ast_eval.type_convertor"
-    java = types.ModuleType(f"{converters}.java_type_converter")
-    java.java_type_converter = None  # type: ignore[attr-defined]
-    script = types.ModuleType(f"{converters}.js_type_converter")
-    script.js_type_converter = None  # type: ignore[attr-defined]
-    before = dict(sys.modules)
-    sys.modules.update({module.__name__: module for module in (config, java, script)})
-    try:
-        yield importlib.import_module(f"{package}.eval_checker.ast_eval.ast_checker")
-    finally:
-        for name in set(sys.modules) - set(before):
-            if name.split(".")[0] == package:
-                del sys.modules[name]
-
-
-def perturbed(value: Any, rng: random.Random) -> Any:
-    """A value near `value`: the same with another spelling, type, order or content."""
-    if isinstance(value, bool):
-        return rng.choice([not value, int(value), str(value)])
-    if isinstance(value, int):
-        return rng.choice([value + 1, float(value), str(value), -value, value == 1, [value]])
-    if isinstance(value, float):
-        return rng.choice([value + 0.5, int(value), str(value), value * 10])
-    if isinstance(value, str):
-        return rng.choice(
-            [value.upper(), f" {value}.", value.replace(" ", "_"), value + "x", "", value[1:], 3, [value]]
-        )
-    if isinstance(value, list) and value:
-        at = rng.randrange(len(value))
-        changed = [*value[:at], perturbed(value[at], rng), *value[at + 1 :]]
-        return rng.choice([changed, changed, value[::-1], value[:-1], value + value[:1], [], str(value)])
-    if isinstance(value, dict) and value:
-        key = rng.choice(list(value))
-        changed = {**value, key: perturbed(value[key], rng)}
-        return rng.choice([changed, changed, {k: v for k, v in value.items() if k != key}, {**value, "extra": 1}])
-    return rng.choice([None, "x", 0, value])
-
-
-def some_accepted(entry: bfcl.Entry, rng: random.Random) -> dict[str, Any]:
-    """Arguments with a random accepted value each."""
-    shuffled = copy.deepcopy(dict(entry.accepted))
-    for values in shuffled.values():
-        rng.shuffle(values)
-    return first_accepted(entry.function["parameters"], shuffled)
-
-
-def answers(entry: bfcl.Entry, rng: random.Random, n: int) -> list[dict[str, Any]]:
-    made = []
-    for _ in range(n):
-        arguments = some_accepted(entry, rng)
-        for _ in range(rng.choice([0, 1, 1, 2])):
-            change = rng.random()
-            if change < 0.15 and arguments:
-                del arguments[rng.choice(list(arguments))]
-            elif change < 0.25:
-                name = rng.choice([*entry.function["parameters"]["properties"], "unknown"])
-                arguments[name] = rng.choice(["", 0, 1.5, True, [], {}, "some text", [""], [{}]])
-            elif arguments:
-                name = rng.choice(list(arguments))
-                arguments[name] = perturbed(arguments[name], rng)
-        made.append(json.loads(compact(arguments)))
-    return made
-
-
-def test_scorer_agrees_with_the_benchmarks_checker(checker: Any) -> None:
-    rng = random.Random(0)
-    verdicts = {True: 0, False: 0}
-    for entry in entries():
-        name = entry.function["name"]
-        for arguments in answers(entry, rng, 25):
-            theirs = checker.ast_checker(
-                [entry.function],
-                [{name: copy.deepcopy(arguments)}],
-                [{name: entry.accepted}],
-                checker.Language.PYTHON,
-                "simple_python",
-                "any",
-            )["valid"]
-            ours = call_is_right(entry.function["parameters"], entry.accepted, arguments)
-            assert ours == theirs, (entry.id, arguments, entry.accepted)
-            verdicts[ours] += 1
-    assert min(verdicts.values()) > 2000, verdicts
-
-
-# Bad input
+def test_revision() -> None:
+    assert BfclTask().revision == revision()
+    assert revision().startswith("bfcl_eval 20")
 
 
 def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,10 +319,12 @@ def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     load.cache_clear()
     with pytest.raises(ExperimentError, match=r"not installed.*pip install --no-deps bfcl-eval=="):
         BfclTask().instances(1)
+    with pytest.raises(ExperimentError, match="not installed"):
+        _ = BfclTask().revision
 
 
 def test_unknown_category_and_task() -> None:
-    with pytest.raises(ExperimentError, match=r"'parallel'.*simple_python"):
-        BfclTask(category="parallel")
-    with pytest.raises(ExperimentError, match=r"'nope'.*bfcl, dates"):
+    with pytest.raises(ExperimentError, match=r"'simple_java'.*simple_python"):
+        BfclTask(category="simple_java")
+    with pytest.raises(ExperimentError, match=r"'nope'.*bfcl, "):
         build_task("nope")

@@ -58,3 +58,11 @@ def test_scores_and_limit() -> None:
     assert task.score(first, "2022-11-15") == 0.0
     assert task.score(second, "2022-11-14") == 0.0
     assert [instance.id for instance in task.instances()][:2] == [first.id, second.id]
+
+
+def test_places_and_revision() -> None:
+    task = DatesTask()
+    (instance,) = task.instances(1)
+    assert task.places(instance, "2022-11-14") == [(0, "year"), (5, "month"), (8, "day")]
+    assert task.places(instance, "14 November") is None
+    assert re.fullmatch("[0-9a-f]{10}", task.revision)

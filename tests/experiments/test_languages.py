@@ -9,10 +9,11 @@ import toy_study
 from record_factory import record
 from toy_study import install, settings
 
-import experiments.run
+import experiments.job
 from experiments import languages, rendering, report
+from experiments.config import StudyConfig
 from experiments.errors import ExperimentError
-from experiments.run import execute
+from experiments.job import execute
 from experiments.store import read_records
 from smc import FiniteLanguage
 from smc.constraints.notes import LanguageNote, language_of
@@ -52,12 +53,12 @@ def test_both_pages_list_the_deviations_safely() -> None:
     page = report.build([record(language=language(LOST, UNIQUE))], baselines=[])
     html, markdown = rendering.html(page), rendering.markdown(page)
     assert "exponents &lt;b&gt;" in html
-    assert "<h2>Language</h2>" in html
-    assert "## Language" in markdown
+    assert "<h3>Language</h3>" in html
+    assert "toy: language" in markdown
     assert "uniqueItems at /p/b; 1 instance" in markdown
     silent = report.build([record()], baselines=[])
-    assert "Language</h2>" not in rendering.html(silent)
-    assert "## Language" not in rendering.markdown(silent)
+    assert "Language</h3>" not in rendering.html(silent)
+    assert "toy: language" not in rendering.markdown(silent)
 
 
 class Narrow(FiniteLanguage):
@@ -77,6 +78,6 @@ def test_runs_record_the_language_and_strict_runs_refuse_before_a_model_is_loade
     assert language_of(Narrow(["000"])).loses_values == (LOST,)
     loads.clear()
     with pytest.raises(ExperimentError, match=r"Instance toy_00: strict_language.*maximum"):
-        execute(settings(tmp_path, strict_language=True, study="strict"))
+        execute(settings(tmp_path, strict_language=True, study=StudyConfig("strict")))
     assert not loads
-    assert experiments.run.execute(settings(tmp_path, study="lenient")) is not None
+    assert experiments.job.execute(settings(tmp_path, study=StudyConfig("lenient"))) is not None

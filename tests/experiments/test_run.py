@@ -104,14 +104,15 @@ def test_the_sweep_of_a_study_names_what_there_is(path: Path) -> None:
         assert names <= {choice.stem for choice in (CONFIGS / group).glob("*.yaml")}
     tasks = {composed(f"task={name}").task.name for name in params.get("task", "").split(",") if name}
     assert composed(f"study={path.stem}").study.limits.keys() <= tasks
-    assert composed(f"study={path.stem}").study.seeds.keys() <= tasks
+    assert {name.split("/")[0] for name in composed(f"study={path.stem}").study.seeds} <= tasks
     assert ("study" in written) == bool(params) == (path.stem != "default")
 
 
 def test_a_sweep_passes_over_seeds_that_the_study_does_not_run(
     loads: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    study = StudyConfig("s", seeds={"toy": 1})
+    study = StudyConfig("s", seeds={"toy": 1, "toy/smc_sample": 2})
+    assert execute(settings(tmp_path, "smc_sample", study=study, seed=1), sweep=True) is not None
     assert execute(settings(tmp_path, study=study), sweep=True) is not None
     assert execute(settings(tmp_path, study=study, seed=1), sweep=True) is None
     assert "seeds below 1" in capsys.readouterr().out

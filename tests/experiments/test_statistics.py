@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -42,15 +43,25 @@ def test_interval_is_near_the_normal_one_where_that_is_right() -> None:
     assert found.high == pytest.approx(data.mean() + error, abs=0.04)
 
 
-def test_intervals_cover_at_about_their_level() -> None:
+@pytest.mark.parametrize(
+    ("draw", "mean"),
+    [
+        (lambda rng: rng.normal(size=30), 0.0),
+        (lambda rng: rng.integers(-1, 2, size=40) * 1.0, 0.0),
+        (lambda rng: rng.exponential(size=60), 1.0),
+    ],
+    ids=["normal", "outcomes that change", "skewed"],
+)
+def test_intervals_cover_at_about_their_level(draw: Callable[[np.random.Generator], np.ndarray], mean: float) -> None:
+    """Of 300 intervals at least 267 and at most 298 hold the mean.
+
+    The true coverage is 93% to 95% at these sizes. With 93% fewer than 267 of 300 have probability .004, with 95%
+    more than 298 have 4e-6, for a new seed; this seed (1) is fixed.
+    """
     rng = np.random.default_rng(1)
-    hits = 0
-    for _ in range(60):
-        found = mean_interval(rng.normal(size=30))
-        assert found.low is not None
-        assert found.high is not None
-        hits += found.low <= 0.0 <= found.high
-    assert 50 <= hits <= 60
+    found = [mean_interval(draw(rng)) for _ in range(300)]
+    hits = sum(f.low <= mean <= f.high for f in found if f.low is not None and f.high is not None)
+    assert 267 <= hits <= 298
 
 
 def test_same_data_same_interval() -> None:
@@ -123,7 +134,7 @@ def test_a_claim_needs_the_permutation_test_too() -> None:
     assert found.low is not None
     assert found.low > 0
     assert found.verdict == "cannot tell"
-    assert "permutation test p = 0.062" in found.note
+    assert (found.p, found.test) == (4 / 64, "paired permutation test")
 
 
 def test_equal_differences_have_no_interval_and_an_exact_test_where_it_suffices() -> None:
@@ -131,7 +142,7 @@ def test_equal_differences_have_no_interval_and_an_exact_test_where_it_suffices(
     assert (few.low, few.verdict) == (None, "cannot tell")
     many = paired_difference(values(*[0.0] * 8), values(*[1.0] * 8))
     assert (many.low, many.verdict) == (None, "lower")
-    assert "permutation test p = 0.0078" in many.note
+    assert (many.p, many.test) == (2 / 256, "exact McNemar test")
 
 
 def test_too_few_instances_make_no_claim() -> None:
@@ -141,6 +152,7 @@ def test_too_few_instances_make_no_claim() -> None:
     assert (none.mean, none.instances, none.verdict) == (None, 0, "cannot tell")
     five = paired_difference(values(0.5, 0.6, 0.5, 0.7, 0.4), values(*[0.0] * 5))
     assert (five.low, five.high, five.verdict, five.note) == (None, None, "cannot tell", "too few instances")
+    assert (five.p, five.detectable) == (None, None)
 
 
 def test_a_nan_bca_interval_falls_back_to_percentile_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
