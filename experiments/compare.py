@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -92,9 +93,46 @@ def _baselines(chosen: Sequence[str] | None, records: Sequence[Record]) -> list[
     return list(dict.fromkeys(chosen or DEFAULT_BASELINES))
 
 
+def make(folder: Path, out: Path | None = None, baselines: Sequence[str] | None = None) -> Path:
+    """Write the report of a study from its files alone; returns the path of the HTML page.
+
+    Args:
+        out: where it goes; into the study's folder by default. baselines: methods to compare with, `DEFAULT_BASELINES` by
+            default.
+
+    Raises:
+        ExperimentError: there is nothing to report, something cannot be read, or the report cannot be written.
+    """
+    return _write(_build(folder, baselines), out or folder)
+
+
+def _build(folder: Path, baselines: Sequence[str] | None) -> Report:
+    try:
+        records, runs = load(folder)
+    except OSError as error:
+        raise ExperimentError(
+            f"Cannot read {error.filename or folder}: {error.strerror}. Check that it exists and that you may read it."
+        ) from error
+    return report.build(records, runs, baselines=_baselines(baselines, records))
+
+
+def _write(made: Report, out: Path) -> Path:
+    try:
+        return rendering.write(made, out)
+    except OSError as error:
+        where = error.filename or out
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            what = "the disk is full. Free some space, or give a folder on another disk with --out"
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            what = f"{error.strerror}. Give a folder that you may write to with --out"
+        else:
+            what = f"{error.strerror}. Give another folder with --out"
+        raise ExperimentError(f"The report cannot be written to {where}: {what}. The records are untouched.") from error
+
+
 # A terminal is narrow: the rest is in the report.
-_PRINTED = ("Method", "Valid", "Right", "Best right", "log p", "log Z", "TV", "Forward rows", "Seconds")
-_SHORTER = {"Best right": "Best", "Forward rows": "Rows", "Seconds": "Sec."}
+_PRINTED = ("Method", "Valid", "Score", "Best score", "log p", "log Z", "TV", "Forward rows", "Seconds")
+_SHORTER = {"Best score": "Best", "Forward rows": "Rows", "Seconds": "Sec."}
 
 
 def show(made: Report, console: Console) -> None:
@@ -115,14 +153,14 @@ def show(made: Report, console: Console) -> None:
         for row in section.summary.rows:
             table.add_row(*(Text(row[i]) for i in printed))
         console.print(table)
-        console.print(Text(section.verdict))
+        console.print(Text(section.headline.sentence))
         console.print()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Returns the exit code: 0, or 2 with one paragraph on stderr when the input is bad."""
     parser = argparse.ArgumentParser(prog="python -m experiments.compare", description=__doc__)
-    parser.add_argument("folder", type=Path, help="folder of a study, searched for records.jsonl")
+    parser.add_argument("folder", type=Path, help="folder of a study, searched for records")
     parser.add_argument(
         "--baseline", nargs="+", metavar="METHOD",
         help=f"methods to compare with (default: {' '.join(DEFAULT_BASELINES)})",
@@ -130,19 +168,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="where the report goes (default: into the study's folder)")
     options = parser.parse_args(arguments)
     try:
-        records, runs = load(options.folder)
-        made = report.build(records, runs, baselines=_baselines(options.baseline, records))
-        page = rendering.write(made, options.out or options.folder)
+        made = _build(options.folder, options.baseline)
+        page = _write(made, options.out or options.folder)
     except ExperimentError as error:
         print(f"experiments.compare: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        where = error.filename or options.folder
-        print(
-            f"experiments.compare: cannot read or write {where}: {error.strerror}. Check that the folder "
-            "exists and that you may write to it.",
-            file=sys.stderr,
-        )
         return 2
     show(made, Console())
     print(f"Report: {page}")

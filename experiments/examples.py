@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments import metrics
@@ -21,7 +21,8 @@ class Answer:
     """Its share of the method's weight, tokenisations merged."""
     count: int
     """How many of the method's particles ended on it."""
-    correct: bool | None
+    score: float | None
+    """How right it is, from 0 to 1."""
     log_weight: float | None
     """Log of its unnormalised weight."""
     log_prob: float | None
@@ -30,6 +31,17 @@ class Answer:
     """Its exact posterior probability, where that is known."""
     tokenisations: int
     """How many tokenisations of it there were; the logs are those of the heaviest."""
+    parts_at: int | None = None
+    """The character at which it leaves the other text of the example's `Parting`."""
+
+    @property
+    def mark(self) -> tuple[str, str]:
+        """A style and words for its score."""
+        if self.score is None:
+            return "", ""
+        if self.score >= 1 - 1e-9:
+            return "right", "✓ right"
+        return ("wrong", "✗ wrong") if self.score <= 1e-9 else ("partly", f"◐ score {self.score:.2f}")
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,17 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Parting:
+    """Where two methods' heaviest strings part: the first character that differs, and how each goes on from there."""
+
+    at: int
+    first: str
+    second: str
+    first_rest: str
+    second_rest: str
+
+
+@dataclass(frozen=True)
 class Example:
     """One instance with the columns to compare."""
 
@@ -71,6 +94,7 @@ class Example:
     disagreement: float | None
     """Total variation between greedy masking (or, without it, local masking) and the posterior estimate."""
     columns: tuple[Column, ...]
+    parting: Parting | None = None
 
 
 def posterior_method(task: Task) -> str | None:
@@ -110,6 +134,10 @@ def _example(
     task: Task, records: Mapping[str, Record], shown: list[str], disagreement: float | None, strings: int
 ) -> Example:
     first = next(iter(records.values()))
+    columns = [_column(records[m], task.exact.get(first["instance"]), strings) for m in shown if m in records]
+    parting = _parting(columns) if disagreement is not None else None
+    if parting:
+        columns = [_marked(c, parting) if c in (columns[0], columns[-1]) else c for c in columns]
     return Example(
         instance=first["instance"],
         prompt=first["prompt"],
@@ -117,8 +145,25 @@ def _example(
         reference=first["reference"],
         seed=min(r["seed"] for r in records.values()),
         disagreement=disagreement,
-        columns=tuple(_column(records[m], task.exact.get(first["instance"]), strings) for m in shown if m in records),
+        columns=tuple(columns),
+        parting=parting,
     )
+
+
+def _parting(columns: Sequence[Column], length: int = 24) -> Parting | None:
+    """Where the heaviest strings of the first column and of the last part; None where they are the same."""
+    if len(columns) < 2 or not (columns[0].answers and columns[-1].answers):
+        return None
+    a, b = columns[0].answers[0].text, columns[-1].answers[0].text
+    if a == b:
+        return None
+    at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    return Parting(at, columns[0].label, columns[-1].label, a[at : at + length], b[at : at + length])
+
+
+def _marked(column: Column, parting: Parting) -> Column:
+    heaviest, *others = column.answers
+    return replace(column, answers=(replace(heaviest, parts_at=parting.at), *others))
 
 
 def full_prompt(record: Record) -> str | None:
@@ -158,7 +203,7 @@ def _answer(record: Record, text: str, share: float, exact: Distribution | None)
         text=text,
         share=share,
         count=sum(int(s["count"] or 0) for s in same),
-        correct=None if correct is None else correct >= 0.5,
+        score=None if correct is None else float(correct),
         log_weight=heaviest["log_weight"],
         log_prob=heaviest["log_prob"],
         log_kept_mass=heaviest["log_kept_mass"],

@@ -10,8 +10,9 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from experiments import summary, text
+from experiments import latex, summary, text
 from experiments.report import Report
+from experiments.store import write_atomically
 
 
 def _environment(*, html: bool) -> Environment:
@@ -32,6 +33,7 @@ def _environment(*, html: bool) -> Environment:
         "md_block": text.markdown_block,
         "data_uri": _data_uri,
         "parts": _parts,
+        "parted": _parted,
     }
     return environment
 
@@ -52,6 +54,18 @@ def _parts(shown: str) -> Markup:
     )
 
 
+def _parted(shown: str, at: int | None, before: int = 160) -> Markup:
+    """A text with the character at which it parts from another marked; what is long before it is only counted."""
+    if at is None:
+        return Markup("{}").format(text.visible(shown))
+    cut = max(0, at - before) if at > 2 * before else 0
+    head = f"({cut} characters that are the same) … " if cut else ""
+    sign = text.visible(shown[at : at + 1]).replace("\n", "⏎\n") or "∎"  # the other text goes on where this one ends
+    return Markup("{}{}<mark>{}</mark>{}").format(
+        head, text.visible(shown[cut:at]), sign, text.visible(shown[at + 1 :])
+    )
+
+
 def markdown(report: Report) -> str:
     """The Markdown page; pictures are referred to as figures/NAME.svg beside it."""
     return _environment(html=False).get_template("report.md.j2").render(report=report)
@@ -64,7 +78,10 @@ def html(report: Report) -> str:
 
 def csv_text(report: Report) -> str:
     """The summary as CSV: raw means and on how many instances each rests; empty cells are unknown."""
-    lines = summary.summary_csv(row for section in report.sections for row in section.rows)
+    lines = summary.summary_csv(
+        (row for section in report.sections for row in section.rows),
+        (c for section in report.sections for c in section.comparisons),
+    )
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=list(lines[0]), lineterminator="\n")
     writer.writeheader()
@@ -72,14 +89,27 @@ def csv_text(report: Report) -> str:
     return buffer.getvalue()
 
 
+def latex_text(report: Report) -> str:
+    """The results as a LaTeX table for papers."""
+    rows = [row for section in report.sections for row in section.rows]
+    return latex.table(rows, [c for section in report.sections for c in section.comparisons])
+
+
+def files(report: Report) -> dict[str, str]:
+    """Every file of a report by its path inside the folder; the pages come last, when what they refer to is there."""
+    return {
+        **{f"figures/{picture.name}.svg": picture.svg for picture in report.all_pictures},
+        "summary.csv": csv_text(report),
+        "tables.tex": latex_text(report),
+        "report.md": markdown(report),
+        "report.html": html(report),
+    }
+
+
 def write(report: Report, folder: Path) -> Path:
-    """Write report.md, report.html, summary.csv and figures/*.svg; returns the path of the HTML page."""
-    pictures = folder / "figures"
-    pictures.mkdir(parents=True, exist_ok=True)
-    for picture in (p for section in report.sections for p in section.pictures):
-        (pictures / f"{picture.name}.svg").write_text(picture.svg, encoding="utf-8")
-    (folder / "report.md").write_text(markdown(report), encoding="utf-8")
-    (folder / "summary.csv").write_text(csv_text(report), encoding="utf-8")
-    page = folder / "report.html"
-    page.write_text(html(report), encoding="utf-8")
-    return page
+    """Write all files, each as a whole or not at all; returns the path of the HTML page."""
+    made = files(report)  # first make everything, then touch the disk
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    for name, content in made.items():
+        write_atomically(folder / name, content)
+    return folder / "report.html"

@@ -7,41 +7,48 @@ Same records, same report: nothing here reads a clock or draws an unseeded numbe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from experiments import examples, figures, languages, metrics, provenance, summary, text, verdicts
-from experiments.columns import COLUMNS, IF_ANY, LOSSES, Column
+from experiments import costs, false_discovery, matched, overview, provenance, summary, text
+from experiments.columns import columns_of
 from experiments.commands import commands
-from experiments.examples import Example
-from experiments.figures import Level, Picture
-from experiments.labels import LOCAL_LAW, label
+from experiments.false_discovery import FAMILY
+from experiments.figures import Picture
+from experiments.labels import label
+from experiments.matched import CLOSE, By, Matched
 from experiments.metrics import Record
 from experiments.provenance import Run
-from experiments.statistics import FEWEST, by_instance
-from experiments.summary import EXACT, Comparison, Row, Task
+from experiments.section import Section, section
+from experiments.statistics import FEWEST
+from experiments.summary import EXACT, Task
+from experiments.task_tables import Table
 
-EXAMPLES = 6
-
-
-DIFFERENCES = (
-    ("right", "Right, points", "points"),
-    ("best_accuracy", "Best right, points", "points"),
-    ("log_prob", "log p, nats", "nats"),
-    ("tv", "TV to exact", "distance"),
-    ("kl_to_exact", "KL to exact, nats", "distance"),
+INTRO = (
+    "Local masking keeps a model's output valid by striking out forbidden tokens at each step. It then draws from what is "
+    "left, and forgets how much it struck out: a beginning that leads into a corner is not marked down for it. The posterior is "
+    "the model's own distribution over valid outputs, which remembers. This page says whether the difference matters, what it "
+    "costs to do better, and how sure that is."
 )
 
 NOTES = (
-    "“higher” and “lower”: the 95% interval lies on one side of zero, and an exact paired permutation test agrees "
-    "(p at most .05). “no difference”: the interval lies within the margin (1 point, 0.01 nats, 0.01 TV). “cannot "
-    f"tell”: anything else, and always with fewer than {FEWEST} instances, for which no interval is given either.",
+    "“higher” and “lower”: the 95% interval lies on one side of zero, and an exact paired test agrees (McNemar's where both "
+    "methods are simply right or wrong, else a permutation test). “no difference”: the interval lies within the margin (1 "
+    f"point, 0.01 nats, 0.01 TV). “cannot tell”: anything else, and always with fewer than {FEWEST} instances, for which no "
+    "interval is given either.",
+    f"q is the p-value of that test adjusted (Benjamini and Hochberg) for {FAMILY}; of the claims with q at most .05 at most 5% "
+    "are false on average, and others are taken back to “cannot tell”.",
+    "“could only have seen a difference of …” is the smallest true difference that a study of this size and spread finds with 80% "
+    "probability.",
     "Equal values on all n instances show that few instances can differ, not that none does: “no difference” is said "
     "from 29 instances on, where at most 10% of all instances can differ (95% bound).",
     "The instance is the unit, so more seeds do not narrow an interval. With few instances bootstrap intervals are "
-    "too narrow. Nothing is corrected for the number of comparisons: read the tables as a whole.",
+    "too narrow.",
+    "At matched cost: the cheaper method gets as many pooled runs as come nearest to the cost of the dearer one; pairs whose "
+    f"costs still differ by more than a factor of {CLOSE} are not compared.",
+    "Places of a JSON text: a string value has a start (its quote and first character), an inside and an end (its closing "
+    "quote), and space belongs to what follows it. Other texts have the places that their task names, or a start (the first "
+    "token) and an inside. The end is the decision to stop.",
     "(n=…) in a table of differences: fewer pairs than elsewhere in that table, because one of the two methods has "
     "no value on the other instances.",
     "In the examples, log kept mass is the log of the probability that survives the mask along a sequence (its "
@@ -56,51 +63,20 @@ NOTES = (
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table as text: the first column names the row."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class DifferenceTable:
-    """Paired differences against one baseline."""
-
-    baseline: str
-    table: Table
-    remarks: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Section:
-    """What the report says about one task."""
-
-    name: str
-    anchor: str
-    facts: str
-    verdict: str
-    summary: Table
-    footnotes: tuple[str, ...]
-    differences: tuple[DifferenceTable, ...]
-    absent_baselines: tuple[str, ...]
-    pictures: tuple[Picture, ...]
-    no_pictures: tuple[str, ...]
-    examples: tuple[Example, ...]
-    language: str | None
-    deviations: tuple[str, ...]
-    troubles: tuple[str, ...]
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True)
 class Report:
     """Everything the templates need."""
 
     title: str
     head: str
+    intro: str
     warnings: tuple[str, ...]
+    overview: Table
+    pictures: tuple[Picture, ...]
+    """Those of all tasks together."""
     sections: tuple[Section, ...]
+    costs: Table
+    cost: str
+    """What the study cost, in a sentence."""
     meanings: tuple[tuple[str, str], ...]
     commands: tuple[str, ...]
     settings: tuple[str, ...]
@@ -109,26 +85,61 @@ class Report:
     environments: tuple[str, ...]
     notes: tuple[str, ...] = NOTES
 
+    @property
+    def all_pictures(self) -> tuple[Picture, ...]:
+        """Every picture of the report."""
+        return self.pictures + tuple(p for s in self.sections for p in s.pictures.all)
+
 
 def build(records: Sequence[Record], runs: Sequence[Run] = (), *, baselines: Sequence[str]) -> Report:
     """All that the report says. `records` must not be empty; `runs` adds where they came from."""
     tasks = summary.by_task(records)
     # Without a configuration, the method's usual name has to do.
     powers = provenance.sharpened(runs) | ({"smc_power"} if not runs else set())
-    sections = tuple(_section(task, baselines, powers) for task in tasks)
-    used = {heading for s in sections for heading in s.summary.headings}
+    compared = summary.compare(tasks, baselines)
+    at_cost = _matched(tasks, baselines, powers)
+    sections = tuple(
+        section(
+            task,
+            compared[task.name],
+            baselines,
+            runs=runs,
+            powers=powers,
+            matched={by: [m for m in found if m.task == task.name] for by, found in at_cost.items()},
+        )
+        for task in tasks
+    )
+    used = {heading for s in sections for t in (s.summary, s.more) if t for heading in t.headings}
     models = provenance.models(runs)
+    spent = costs.by_method(records)
     return Report(
         title="Local masking and the posterior",
         head=_head(tasks, models),
+        intro=INTRO,
         warnings=tuple(_warnings(records, runs)),
+        overview=overview.table(sections, baselines),
+        pictures=overview.pictures(sections, baselines),
         sections=sections,
-        meanings=tuple((c.heading, c.meaning) for c in COLUMNS if c.heading in used),
+        costs=Table(costs.headings(), tuple(c.cells() for c in spent)),
+        cost=costs.sentence(spent),
+        meanings=tuple(
+            (c.heading, c.meaning) for c in columns_of(r for s in sections for r in s.rows) if c.heading in used
+        ),
         commands=tuple(commands(runs)),
         settings=(*(f"model {m}" for m in models), *(f"task {t}" for t in provenance.task_settings(runs))),
         options=tuple((label(m), o) for m, options in provenance.method_options(runs).items() for o in options),
         environments=tuple(provenance.environment_lines(runs)),
     )
+
+
+def _matched(tasks: Sequence[Task], baselines: Sequence[str], powers: Collection[str]) -> dict[By, list[Matched]]:
+    """All comparisons at matched cost, by what is matched, with p-values adjusted for all those of the study."""
+    return {
+        by: false_discovery.adjust(
+            [m for task in tasks for m in matched.comparisons(task, baselines, by, sharpened=powers)]
+        )
+        for by in matched.UNITS
+    }
 
 
 def _head(tasks: Sequence[Task], models: Sequence[str]) -> str:
@@ -157,207 +168,18 @@ def _warnings(records: Sequence[Record], runs: Sequence[Run]) -> list[str]:
     if unfinished:
         found.append(
             f"{text.counted(len(unfinished), 'run')} of {len(runs)} did not run to the end "
-            f"({_some(unfinished)}); the tables show what there is."
+            f"({text.some(unfinished)}); the tables show what there is."
         )
     resumed = [r.run_id for r in runs if r.resumed_elsewhere]
     if resumed:
         found.append(
-            f"{text.counted(len(resumed), 'run')} continued in another environment than the one it began in ({_some(resumed)})."
+            f"{text.counted(len(resumed), 'run')} continued in another environment than the one it began in ({text.some(resumed)})."
         )
     jobs = Counter((r.name("task"), r.name("method"), str(r.config.get("seed", 0))) for r in runs if r.name("method"))
     repeated = [f"{task}, {method}, seed {seed}" for (task, method, seed), n in sorted(jobs.items(), key=str) if n > 1]
     if repeated:
         found.append(
-            f"Several runs share task, method and seed ({_some(repeated)}); where they overlap only the "
+            f"Several runs share task, method and seed ({text.some(repeated)}); where they overlap only the "
             "first is used. Give runs with different options a study, or a method name, of their own."
         )
     return found
-
-
-def _some(names: Sequence[str], most: int = 3) -> str:
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _section(task: Task, baselines: Sequence[str], powers: Collection[str]) -> Section:
-    rows = summary.summarise(task)
-    compared = summary.comparisons(task, baselines)
-    pictures, missing = _pictures(task, rows)
-    seeds = sorted({r["seed"] for r in task.records if r["method"] != EXACT})
-    return Section(
-        name=task.name,
-        anchor=f"task-{text.slug(task.name)}",
-        facts=f"{text.counted(task.instances, 'instance')}, {text.counted(len(seeds), 'seed')}",
-        verdict=verdicts.verdict(task, compared, baselines, rows),
-        summary=_summary_table(rows, powers),
-        footnotes=tuple(_footnotes(rows, powers)),
-        differences=tuple(_difference_table(b, [c for c in compared if c.baseline == b])
-                          for b in dict.fromkeys(c.baseline for c in compared)),
-        absent_baselines=tuple(label(b) for b in baselines if b not in task.methods),
-        pictures=tuple(pictures),
-        no_pictures=tuple(missing),
-        examples=tuple(examples.choose(task, EXAMPLES)),
-        language=languages.sentence(task.records),
-        deviations=tuple(_deviations(task)),
-        troubles=tuple(_troubles(task)),
-        rows=tuple(rows),
-    )  # fmt: skip
-
-
-def _summary_table(rows: Sequence[Row], powers: Collection[str]) -> Table:
-    """One line a method; a column that no row has anything for is left out."""
-    shown = [c for c in COLUMNS if any(r.values.get(c.name) is not None for r in rows)]
-    # Columns of lost mass are only worth their room where something was lost; a footnote says so.
-    shown = [c for c in shown if c.name not in IF_ANY or any(_shows(c, r.values.get(c.name)) for r in rows)]
-    return Table(
-        ("Method", "Instances", *(c.heading for c in shown)),
-        tuple((r.label, str(r.instances), *(_cell(r, c, r.method in powers) for c in shown)) for r in rows),
-    )
-
-
-def _shows(column: Column, value: float | None) -> bool:
-    """Whether a number is not zero once it is rounded for the table."""
-    return value is not None and column.show(value) != column.show(0.0)
-
-
-def _cell(row: Row, column: Column, sharpened: bool) -> str:
-    value = row.values.get(column.name)
-    known = row.counts.get(column.name, 0)
-    mark = ""
-    if column.name == "ess" and row.ess_kind in ("concentration", "mixed"):
-        mark += "*"
-    if column.name == "log_evidence" and value is not None and sharpened:
-        mark += "†"
-    # The spread over seeds is only ever known where there are several; that is no gap.
-    if value is not None and known < row.instances and column.name != "log_evidence_sd":
-        mark += f" (n={known})"
-    return column.show(value) + mark
-
-
-def _footnotes(rows: Sequence[Row], powers: Collection[str]) -> list[str]:
-    notes = []
-    if any(r.ess_kind in ("concentration", "mixed") for r in rows):
-        notes.append(
-            "* of an enumerated population: it says how concentrated the posterior is, not how good the estimate is."
-        )
-    if any(r.method in powers and r.values.get("log_evidence") is not None for r in rows):
-        notes.append(
-            "† of a sharpened target, a power of the model's distribution: not comparable with the other "
-            "rows. Such a method does not aim at the posterior, and its distance to it does not vanish "
-            "with more particles."
-        )
-    if any(0 < r.counts.get(c.name, 0) < r.instances for r in rows for c in COLUMNS if c.name != "log_evidence_sd"):
-        notes.append(
-            "(n=…) the average rests on that many instances only, those where the quantity exists: an "
-            "instance on which nothing finished has no accuracy and no log p (in Right it counts as wrong)."
-        )
-    lossless = [name for name in LOSSES if not any(r.values.get(name) for r in rows)]
-    if lossless:
-        notes.append(f"No method had {' or '.join(lossless)} mass on this task.")
-    if any(r.method == LOCAL_LAW for r in rows):
-        notes.append(
-            "“Local masking, exact law” is not a run: it is what infinitely many local-masking samples "
-            "would give, computed from the exact reference."
-        )
-    return notes
-
-
-def _difference_table(baseline: str, compared: Sequence[Comparison]) -> DifferenceTable:
-    shown = [d for d in DIFFERENCES if any(d[0] in c.differences for c in compared)]
-    headings = ("Method", *(heading for _, heading, _ in shown))
-    most = max((d.instances for c in compared for d in c.differences.values()), default=0)
-    rows = tuple(
-        (label(c.method), *(verdicts.cell(c.differences.get(name), kind, most) for name, _, kind in shown))
-        for c in compared
-    )
-    return DifferenceTable(label(baseline), Table(headings, rows), tuple(verdicts.remarks(compared)))
-
-
-def _pictures(task: Task, rows: Sequence[Row]) -> tuple[list[Picture], list[str]]:
-    """The pictures that the records allow, and a sentence for each that they do not."""
-    pictures, missing = [], []
-    prefix = text.slug(task.name)
-    local = task.methods.get("local_masking", ())
-    lost = metrics.lost_mass_by_position(local)
-    if len(lost.mean):
-        pictures.append(figures.lost_mass(f"{prefix}-lost-mass", f"{task.name}: where the mask removes mass", lost))
-        relative = [w for r in local if len(w := metrics.relative_log_weights(r)) > 1]
-        if relative:
-            pictures.append(figures.weights(f"{prefix}-weights", f"{task.name}: how uneven the weights are", relative))
-    else:
-        missing.append("Lost mass and weights are drawn from the samples of local masking, which there are none of.")
-    for quality in (_accuracy_picture(task, rows, prefix), _distance_picture(task, rows, prefix)):
-        pictures += [quality] if quality else []
-    return pictures, missing
-
-
-def _accuracy_picture(task: Task, rows: Sequence[Row], prefix: str) -> Picture | None:
-    quality = {m: by_instance(records, summary.right) for m, records in task.methods.items() if m != EXACT}
-    return _against_cost(
-        quality, rows, name=f"{prefix}-accuracy-cost", title=f"{task.name}: right answers against cost",
-        axis="right answers", percent=True, better="Higher",
-    )  # fmt: skip
-
-
-def _distance_picture(task: Task, rows: Sequence[Row], prefix: str) -> Picture | None:
-    if not task.exact:
-        return None
-    quality = {
-        m: by_instance(records, lambda r: None if (d := task.distance(r)) is None else d.tv)
-        for m, records in task.methods.items()
-        if m != EXACT
-    }
-    law = next((r.values["tv"] for r in rows if r.method == LOCAL_LAW), None)
-    return _against_cost(
-        quality, rows, name=f"{prefix}-distance-cost", title=f"{task.name}: distance against cost",
-        axis="TV to the exact posterior", percent=False, better="Lower",
-        levels=[] if law is None else [Level("Local masking, exact law", law, "--")],
-    )  # fmt: skip
-
-
-def _against_cost(
-    quality: dict[str, dict[str, float]], rows: Sequence[Row], *, name: str, title: str, axis: str,
-    percent: bool, better: str, levels: Sequence[Level] = (),
-) -> Picture | None:  # fmt: skip
-    cost = {r.method: v for r in rows if (v := r.values.get("forward_rows")) is not None and v > 0}
-    known = {m: np.array(list(v.values())) for m, v in quality.items() if v and m in cost}
-    if not known:
-        return None
-    return figures.quality_against_cost(
-        name, title, known, cost, axis=axis, percent=percent, better=better, levels=levels
-    )
-
-
-def _deviations(task: Task) -> Iterator[str]:
-    """One line for each way in which the masks differ from the constraints as they were written."""
-    for d in languages.deviations(task.records):
-        where = _some([place or "the root" for place in d.places])
-        yield f"{d.label}: {d.what} ({d.keyword} at {where}; {text.counted(d.instances, 'instance')})"
-
-
-def _troubles(task: Task) -> list[str]:
-    """What runs that gave nothing, or not everything, said; the statuses of a method on one line."""
-    lines = []
-    for method, records in task.methods.items():
-        statuses = Counter(r["status"] for r in records)
-        if set(statuses) - {"complete", "early_stop"}:
-            counts = ", ".join(f"{status} {n}" for status, n in sorted(statuses.items()))
-            lines.append(f"{label(method)}: of {text.counted(len(records), 'run')}, {counts}.")
-        lines += _two_losses(method, records)
-        for advice in sorted({r["advice"] for r in records if r["advice"]}):
-            where = sorted({r["instance"] for r in records if r["advice"] == advice})
-            lines.append(f"{label(method)} on {_some(where)}: {advice}")
-    return lines
-
-
-def _two_losses(method: str, records: Sequence[Record]) -> list[str]:
-    """Both shares of runs that lost mass in two ways, since the advice of a run names one of them."""
-    share = {name: summary.share_of_mass(f"log_{name}_mass") for name in ("rejected", "censored")}
-    both = [(r, rejected, censored) for r in records
-            if (rejected := share["rejected"](r) or 0.0) > 0 and (censored := share["censored"](r) or 0.0) > 0]  # fmt: skip
-    if not both:
-        return []
-    gone = text.percent(float(np.mean([lost for _, lost, _ in both])))
-    unended = text.percent(float(np.mean([lost for _, _, lost in both])))
-    where = _some(sorted({r["instance"] for r, _, _ in both}))
-    return [f"{label(method)} on {where}: on average {gone} of the mass was rejected and {unended} censored."]

@@ -1,0 +1,82 @@
+"""All tasks on one page: a table of verdicts with differences, and a forest picture a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments import verdicts
+from experiments.figures import Picture
+from experiments.forest import Branch, forest
+from experiments.labels import LOCAL, POSTERIOR_METHODS, label
+from experiments.section import Section
+from experiments.statistics import Difference
+from experiments.task_tables import Table
+from experiments.text import number, slug
+
+QUANTITY = "right"
+"""What tasks are compared by: the score of a draw, which every task has."""
+
+
+def table(sections: Sequence[Section], baselines: Sequence[str]) -> Table:
+    """One line a task: what the verdict is, the differences it rests on, the mass that the mask removes."""
+    shown = [b for b in _local_first(baselines) if any(_difference(s, b) for s in sections)]
+    headings = (
+        "Task",
+        "Verdict",
+        *(f"Score against {label(b).lower()}, points" for b in shown),
+        "Highest score",
+    )
+    lines = []
+    for s in sections:
+        differences = [_difference(s, b) for b in shown]
+        cells = [verdicts.cell(d, "points", d.instances if d else 0) for d in differences]
+        lines.append((s.name, s.headline.kind, *cells, _best(s)))
+    return Table(headings, tuple(lines))
+
+
+def pictures(sections: Sequence[Section], baselines: Sequence[str]) -> tuple[Picture, ...]:
+    """A forest for each baseline, where there are several tasks to see together."""
+    found = []
+    for b in _local_first(baselines):
+        known = [(s, d) for s in sections if (d := _difference(s, b)) is not None and d.mean is not None]
+        if len(known) < 2:
+            continue
+        methods = {_method(s) for s, _ in known} - {None}
+        name = label(methods.pop() or "") if len(methods) == 1 else "the posterior's method"
+        title = f"Score against {label(b).lower()}"
+        branches = [Branch(s.name, d) for s, d in known]
+        found.append(forest(f"overview-{slug(b)}", title, branches, method=name, baseline=label(b)))
+    return tuple(found)
+
+
+def _local_first(baselines: Sequence[str]) -> list[str]:
+    """The baseline of the verdicts first, the others as they were asked for."""
+    return sorted(baselines, key=lambda b: b != LOCAL)
+
+
+def _method(section: Section) -> str | None:
+    """The method that speaks for the posterior."""
+    there = {r.method for r in section.rows}
+    return next((m for m in POSTERIOR_METHODS if m in there), None)
+
+
+def _difference(section: Section, baseline: str) -> Difference | None:
+    method = _method(section)
+    return next(
+        (c.differences.get(QUANTITY) for c in section.comparisons if (c.method, c.baseline) == (method, baseline)), None
+    )
+
+
+def _best(section: Section) -> str:
+    """The method with the highest score, however small its lead."""
+    known = [
+        (v, r.label)
+        for r in section.rows
+        if r.seeds and (v := r.values.get(QUANTITY)) is not None and r.method != "exact"
+    ]
+    if not known:
+        return "—"
+    top = max(v for v, _ in known)
+    shown = number(100 * top, 1)
+    names = [name for v, name in known if v == top]
+    return f"{names[0]} ({shown})" if len(names) == 1 else f"{len(names)} alike ({shown})"
