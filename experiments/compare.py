@@ -14,11 +14,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from experiments import provenance, rendering, report
+from experiments import provenance
+from experiments.analysis.labels import DEFAULT_BASELINES, in_order
+from experiments.analysis.metrics import Record
 from experiments.errors import ExperimentError
-from experiments.labels import DEFAULT_BASELINES, in_order
-from experiments.metrics import Record
-from experiments.report import Report
+from experiments.report import build as report
+from experiments.report import rendering
+from experiments.report.build import Report
 from experiments.store import read_records
 
 _NUMBER = (int, float)

@@ -119,6 +119,8 @@ def _run_missing(
 ) -> None:
     """Load the model, open the mirror and run the instances."""
     model = load_model(config.model)
+    if task.stops:
+        model = model.with_stops(*task.stops)
     _refuse_out_of_reach(config, method, task, todo, model.vocabulary)
     if config.strict_language:
         _refuse_narrowing(todo, model.vocabulary)
@@ -256,7 +258,8 @@ def _batch_rows(config: Config) -> int | None:
     leave idle, the default is 64. An instance's seconds are then its share.
     """
     if config.batch_rows is None:
-        return None if config.model.device == "cpu" else BATCH_ROWS
+        on_cpu = config.model.device == "cpu" and config.model.device_map is None
+        return None if on_cpu else BATCH_ROWS
     return at_least("batch_rows", config.batch_rows, 1)
 
 
@@ -270,7 +273,7 @@ def _settings(config: Config, n_instances: int) -> dict[str, Any]:
 def _environment(config: Config, command: str, task: Task, model: Any) -> dict[str, Any]:
     return environment(
         command=command,
-        device=config.model.device,
+        device=config.model.device if config.model.device_map is None else f"device_map {config.model.device_map}",
         dtype=config.model.dtype,
         seed=config.seed,
         model=model_revision(config.model, model),

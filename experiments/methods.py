@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from experiments import reach
+from experiments.analysis.pooling import pool
+from experiments.analysis.pooling_best import pool_best
 from experiments.calls import Call, smc_sampler
 from experiments.config import MethodConfig, options
 from experiments.errors import ExperimentError
 from experiments.evaluate import exact_record, sampled_record
 from experiments.evaluate_bounds import bounds_record
-from experiments.pooling import pool
-from experiments.pooling_best import pool_best
 from experiments.tasks.base import Instance
 from experiments.twists import learned, lookahead
 from smc import FiniteLanguage, SMCSampler, TableModel, baselines

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.analysis.labels import in_order
 from experiments.errors import ExperimentError
-from experiments.labels import in_order
 from experiments.store import CONFIG, DONE, ENVIRONMENT, read_mapping, run_folders
 
 # Not part of an environment: what was asked for, and later processes of the same run.

@@ -24,6 +24,7 @@ from experiments import sweeps
 from experiments.config import Config, register_schemas
 from experiments.errors import ExperimentError
 from experiments.job import COMMAND, execute
+from experiments.launching import launch_failure
 from experiments.refusals import explain
 from smc.errors import SMCError
 
@@ -92,6 +93,11 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(130)
+    except Exception as error:
+        if (words := launch_failure(error)) is None:
+            raise
+        print(f"Error: {words}", file=sys.stderr)
+        sys.exit(2)
     reported = 0
     if sweeps.started is not None and sweeps.started.study.report:
         reported = _report(sweeps.started)

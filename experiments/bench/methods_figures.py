@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from experiments.figures import STYLE, as_svg
+from experiments.report.figures import STYLE, as_svg
 
 
 @dataclass(frozen=True)

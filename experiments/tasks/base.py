@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 Prompt = str | Sequence[dict[str, str]]
 """Plain text, or chat messages with the keys `role` and `content`."""
@@ -44,11 +44,13 @@ class Task:
         name: the task's name in records and reports.
         max_tokens: tokens allowed before the stop.
         exact: whether the languages are small enough for the exact posterior by enumeration.
+        stops: texts that end an answer beside the model's own stop tokens, for prompts that are continued rather than answered.
     """
 
     name: str
     max_tokens: int
     exact: bool
+    stops: ClassVar[tuple[str, ...]] = ()
 
     @property
     def revision(self) -> str:

@@ -2,6 +2,9 @@
 
 The examples come from the MOSES data (Polykovskiy et al. 2020) inside the package `molsets`. The constraint is a grammar of SMILES
 (`smiles_grammar`); what no grammar can say, that rings close and valences hold, is a potential. Answers are scored by RDKit.
+
+The prompt is a list, one molecule a line, and an answer is one more line, which its end stops: a small model knows well where a
+line of a list ends, and hardly ever ends a turn of chat after a molecule.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from typing import ClassVar
 
 from experiments.errors import ExperimentError
 from experiments.tasks import molecules_data
@@ -21,39 +25,40 @@ from smc import EBNF
 from smc.errors import MissingPackageError
 from smc.potentials import SmilesPrefix, ValidMolecule
 
-SYSTEM = "You invent molecules. Answer with one molecule as SMILES and nothing else."
-REQUEST = "Another molecule of this kind."
+LONGEST = 28
+"""Characters of the longest molecule shown: a small model copies long ones without ever coming to an end."""
 
 THEMES: Mapping[str, str] = {
     "nitrile": r"C#N|N#C",
-    "small": r"^.{1,27}$",
+    "ester": r"C\(=O\)O[Cc]",
     "fluorine": r"F",
     "sulfonyl": r"S\(=O\)\(=O\)|O=S\(=O\)",
     "aliphatic": r"^[^a-z]+$",
     "chlorine": r"Cl",
     "azole": r"\[nH\]",
-    "large": r"^.{42,}$",
+    "methoxy": r"^CO|OC\)|OC$",
     "thiophene": r"s",
     "bromine": r"Br",
 }
 """What the examples of an instance have in common, as a search in a canonical SMILES of MOSES."""
 
 DRAWS = 2  # instances of a theme
-EXAMPLES = 8  # molecules shown
-_POOL, _SEED = 20_000, 2020
+EXAMPLES = 12  # molecules shown
+_POOL, _SEED = 60_000, 2020
 
 
 @dataclass(frozen=True)
 class MoleculesTask(Task):
-    """One SMILES after eight that share a theme.
+    """One SMILES after twelve that share a theme.
 
     `potential=False` leaves RDKit's and partialsmiles' conditions out: the grammar alone is enforced, and validity is a result.
     """
 
-    max_tokens: int = 48  # 2,000 molecules of the set take 22 to 43 of SmolLM2's tokens
+    max_tokens: int = 40  # molecules of at most 28 characters take 14 to 32 of SmolLM2's tokens
     potential: bool = True
     name: str = "molecules"
     exact: bool = False
+    stops: ClassVar[tuple[str, ...]] = ("\n",)
 
     @property
     def revision(self) -> str:
@@ -72,12 +77,11 @@ class MoleculesTask(Task):
         except MissingPackageError as error:
             raise ExperimentError(f"The task molecules cannot run: {error}") from error
         molecules_data.molecule("C")  # is the judge there?
-        constraint = EBNF(GRAMMAR)
         return [
             Instance(
                 id=f"{theme}_{draw}",
                 prompt=prompt(shown),
-                constraint=constraint,
+                constraint=EBNF(GRAMMAR),
                 display=f"{theme}: {', '.join(shown)}",
                 reference=None,
                 potentials=potentials,
@@ -129,18 +133,15 @@ class MoleculesTask(Task):
         return list(parts(text))
 
 
-def prompt(shown: Sequence[str]) -> list[dict[str, str]]:
-    """Chat turns in which each example answers the same request. A list in one turn is continued as a list, and has no stop."""
-    messages = [{"role": "system", "content": SYSTEM}]
-    for smiles in shown:
-        messages += [{"role": "user", "content": REQUEST}, {"role": "assistant", "content": smiles}]
-    return [*messages, {"role": "user", "content": REQUEST}]
+def prompt(shown: Sequence[str]) -> str:
+    """A list of molecules, one a line, that goes on."""
+    return "SMILES of drug-like molecules, one a line:\n" + "".join(f"{smiles}\n" for smiles in shown)
 
 
 @lru_cache
 def examples() -> dict[tuple[str, int], tuple[str, ...]]:
     """The examples of each instance by theme and draw, no molecule in two draws of a theme."""
-    pool = molecules_data.sample(_POOL, _SEED)
+    pool = [smiles for smiles in molecules_data.sample(_POOL, _SEED) if len(smiles) <= LONGEST]
     fitting = {theme: [smiles for smiles in pool if re.search(pattern, smiles)] for theme, pattern in THEMES.items()}
     return {
         (theme, draw): tuple(fitting[theme][draw * EXAMPLES : (draw + 1) * EXAMPLES])

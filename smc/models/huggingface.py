@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import cast
@@ -71,6 +72,27 @@ class HFModel:
         self.cuda_graphs = cuda_graphs
         if cuda_graphs and not (placed_whole(model) and model.device.type == "cuda"):
             raise OptionError("cuda_graphs=True is for a model on one GPU, and this one is not. Leave it out.")
+
+    def with_stops(self, *texts: str) -> HFModel:
+        """This model, for which a token that spells one of `texts` ends a sequence as its own stop tokens do.
+
+        For prompts that are continued rather than answered: with ``"\\n"`` a list is continued by one line. The weights and the
+        caches are shared. Tokens in which a text is only a part (a double line break) stay ordinary text.
+
+        Raises:
+            OptionError: no single token spells one of the texts.
+        """
+        ids = []
+        for text in texts:
+            found = [i for i, spelled in enumerate(self.vocabulary.tokens) if spelled == text.encode()]
+            found = [i for i in found if i not in self.vocabulary.special_ids]
+            if not text or not found:
+                raise OptionError(f"No token of the model {self.name!r} spells {text!r} alone, so it cannot end sequences.")
+            ids += [i for i in found if i not in self.vocabulary.stop_ids]
+        stops = (*self.vocabulary.stop_ids, *dict.fromkeys(ids))
+        other = copy.copy(self)
+        other.vocabulary = Vocabulary(self.vocabulary.tokens, stops, self.vocabulary.special_ids)
+        return other
 
     @staticmethod
     def load(name: str, device: str = "cpu", dtype: str = "float32") -> HFModel:

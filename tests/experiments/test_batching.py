@@ -228,7 +228,15 @@ def test_a_job_that_runs_out_of_memory_does_not_keep_a_sweep_from_the_others(
 
     monkeypatch.setattr(experiments.job, "build_method", scarce)
     monkeypatch.setitem(TASKS, "dates", ToyTask)
-    arguments = ["run.py", "-m", "method=beam,greedy_masking", "limit=1", f"results={tmp_path}", "study.name=s", "tracking=disabled"]
+    arguments = [
+        "run.py",
+        "-m",
+        "method=beam,greedy_masking",
+        "limit=1",
+        f"results={tmp_path}",
+        "study.name=s",
+        "tracking=disabled",
+    ]
     monkeypatch.setattr(sys, "argv", arguments)
     monkeypatch.setenv("HYDRA_FULL_ERROR", "")
     with pytest.raises(SystemExit) as stop:

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from record_factory import record, sequence
 from study_factory import save, study
 
-from experiments import rendering
 from experiments.compare import main, make
 from experiments.errors import ExperimentError
+from experiments.report import rendering
 
 
 @pytest.fixture(autouse=True)

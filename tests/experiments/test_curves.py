@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from record_factory import record, sequence
 
-from experiments import curves, pooling, quantities
+from experiments.analysis import curves, pooling, quantities
+from experiments.analysis.summary import by_task
 from experiments.provenance import Run
-from experiments.summary import by_task
 
 
 def runs(method: str, scores: list[float], rows: int = 10, instance: str = "i0") -> list[dict[str, Any]]:

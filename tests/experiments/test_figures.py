@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from experiments import curve_figures, forest, mass_figures
-from experiments.curves import Curve, CurvePoint
-from experiments.figures import Picture
-from experiments.forest import Branch
-from experiments.lost_mass import PlaceLoss
-from experiments.power_curve import PowerPoint
-from experiments.resampling_gain import ERROR, Gain, Point
-from experiments.statistics import Difference
+from experiments.analysis.curves import Curve, CurvePoint
+from experiments.analysis.differences import Difference
+from experiments.analysis.lost_mass import PlaceLoss
+from experiments.analysis.power_curve import PowerPoint
+from experiments.analysis.resampling_gain import ERROR, Gain, Point
+from experiments.report import curve_figures, forest, mass_figures
+from experiments.report.figures import Picture
+from experiments.report.forest import Branch
 
 
 def places() -> Picture:

@@ -10,10 +10,11 @@ from record_factory import record
 from toy_study import install, settings
 
 import experiments.job
-from experiments import languages, rendering, report
 from experiments.config import StudyConfig
 from experiments.errors import ExperimentError
 from experiments.job import execute
+from experiments.report import build as report
+from experiments.report import languages, rendering
 from experiments.store import read_records
 from smc import FiniteLanguage
 from smc.constraints.notes import LanguageNote, language_of

@@ -7,7 +7,8 @@ import re
 import pytest
 from record_factory import exact_record, record, sequence
 
-from experiments import latex, summary
+from experiments.analysis import summary
+from experiments.report import latex
 
 
 def rows_and_comparisons(name: str = "bfcl") -> tuple[list[summary.Row], list[summary.Comparison]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from record_factory import record, sequence
 
-from experiments import lost_mass
-from experiments.lost_mass import PlaceLoss, by_place, sentence
+from experiments.analysis import lost_mass
+from experiments.analysis.lost_mass import PlaceLoss, by_place, sentence
 
 
 def drawn(instance: str, *paths: tuple[list[str], list[float], int]) -> dict[str, object]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from record_factory import exact_record, record, sequence
 
-from experiments import matched, summary
-from experiments.labels import label
+from experiments.analysis import matched, summary
+from experiments.analysis.labels import label
 
 P = {"a": 0.2, "b": 0.2}
 

@@ -18,12 +18,12 @@ from toy_study import METHODS, STRINGS, install, next_probs, settings
 from experiments import twists
 from experiments.budget import repeated
 from experiments.calls import smc_sampler
-from experiments.commands import commands
 from experiments.config import SCHEMAS, BudgetConfig, MethodConfig, identity, options
 from experiments.errors import ExperimentError
 from experiments.job import execute
 from experiments.methods import ALGORITHMS, Call, Method, build_method
 from experiments.provenance import Run
+from experiments.report.commands import commands
 from experiments.run import CONFIGS
 from experiments.store import read_records, run_id
 from experiments.tasks import Instance

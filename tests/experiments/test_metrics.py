@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_factory import exact_record, record, sequence
 
-from experiments import metrics
+from experiments.analysis import metrics
 
 
 def bits(first: str, length: int, zero: F) -> tuple[dict[str, F], dict[str, F]]:

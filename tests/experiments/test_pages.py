@@ -13,8 +13,10 @@ import pytest
 from markdown_it import MarkdownIt
 from study_factory import EVIL, Page, outputs, save, study
 
-from experiments import curve_figures, summary, text
+from experiments import text
+from experiments.analysis import summary
 from experiments.compare import main
+from experiments.report import curve_figures
 
 
 @pytest.fixture(scope="module")

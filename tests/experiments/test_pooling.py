@@ -10,8 +10,8 @@ import pytest
 import toy_study
 from record_factory import log, record, sequence
 
+from experiments.analysis.pooling import pool
 from experiments.evaluate import judged, sampled_record
-from experiments.pooling import pool
 from experiments.tasks import Instance
 from smc import FiniteLanguage, SMCSampler, TableModel, baselines
 from smc.result import combine

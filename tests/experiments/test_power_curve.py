@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.power_curve import power_curve
+from experiments.analysis.power_curve import power_curve
+from experiments.analysis.summary import Row
 from experiments.provenance import Run
-from experiments.summary import Row
 
 
 def row(method: str, **values: float) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments import provenance
-from experiments.commands import commands
+from experiments.report.commands import commands
 
 
 def run(command: str | None = None, **config: Any) -> provenance.Run:

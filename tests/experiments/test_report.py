@@ -11,10 +11,12 @@ from matplotlib.figure import Figure
 from record_factory import exact_record, record, sequence
 from study_factory import BASELINES, save, study
 
-from experiments import examples, rendering, report, summary, verdicts
+from experiments.analysis import summary, verdicts
+from experiments.analysis.differences import Difference
 from experiments.compare import main
-from experiments.section import Section
-from experiments.statistics import Difference
+from experiments.report import build as report
+from experiments.report import examples, rendering
+from experiments.report.section import Section
 
 
 @pytest.fixture(autouse=True)

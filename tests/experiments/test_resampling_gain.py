@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from record_factory import exact_record, record, sequence
 
-from experiments.resampling_gain import DISTANCE, ERROR, SCATTER, gains, missing, sentence
-from experiments.summary import Task, by_task
+from experiments.analysis.resampling_gain import DISTANCE, ERROR, SCATTER, gains, missing, sentence
+from experiments.analysis.summary import Task, by_task
 
 
 def runs(method: str, instance: str, estimates: Sequence[float], **fields: Any) -> list[dict[str, Any]]:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import false_discovery
-from experiments.significance import (
+from experiments.analysis import false_discovery
+from experiments.analysis.differences import Difference
+from experiments.analysis.significance import (
     LEVEL,
     MCNEMAR,
     SIGN_FLIP,
@@ -17,8 +18,7 @@ from experiments.significance import (
     paired_test,
     sign_flip_p,
 )
-from experiments.statistics import Difference
-from experiments.summary import Comparison
+from experiments.analysis.summary import Comparison
 
 
 def test_mcnemar_counts_only_pairs_that_differ() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from record_factory import record
 
-from experiments import statistics
-from experiments.statistics import by_instance, mean_interval, paired_difference
+from experiments.analysis import differences as statistics
+from experiments.analysis.differences import by_instance, mean_interval, paired_difference
 
 
 def values(*numbers: float) -> dict[str, float]:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from record_factory import record, sequence
 
-from experiments import headlines, summary, verdicts
-from experiments.headlines import Headline, headline
-from experiments.labels import DEFAULT_BASELINES
-from experiments.statistics import Difference
+from experiments.analysis import headlines, summary, verdicts
+from experiments.analysis.differences import Difference
+from experiments.analysis.headlines import Headline, headline
+from experiments.analysis.labels import DEFAULT_BASELINES
 
 FOUND = Difference(
     0.071, 0.02, 0.12, 36, 0, "higher", "", p=0.004, q=0.012, family=9, test="exact McNemar test", detectable=0.085

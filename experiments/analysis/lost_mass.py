@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.metrics import Record, log_value
+from experiments.analysis.metrics import Record, log_value
 from experiments.places import END
 from experiments.text import number, percent
 

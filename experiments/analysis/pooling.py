@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.analysis.metrics import Record, log_value
 from experiments.evaluate import by_weight, normalised
-from experiments.metrics import Record, log_value
 
 MASSES = ("log_censored_mass", "log_rejected_mass", "log_unexplored_mass", "log_dead_mass")
 # The most telling status first: sequences with an open end before those without, as the library combines replicates.

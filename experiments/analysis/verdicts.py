@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from experiments.examples import posterior_method
-from experiments.labels import LOCAL, LOCAL_LAW, label
-from experiments.statistics import TOO_FEW, Difference
-from experiments.summary import Comparison, Row, Task
+from experiments.analysis.differences import TOO_FEW, Difference
+from experiments.analysis.labels import LOCAL, LOCAL_LAW, label
+from experiments.analysis.summary import Comparison, Row, Task, posterior_method
 from experiments.text import counted, listed, number, points, signed
 
 

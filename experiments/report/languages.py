@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from experiments import text
-from experiments.metrics import Record
+from experiments.analysis.metrics import Record
 
 ORDER = (("narrower", "values"), ("narrower", "spelling"), ("narrower", "tokens"), ("wider", ""))
 """What a reader must know first."""

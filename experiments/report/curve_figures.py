@@ -9,13 +9,13 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from experiments.curves import Curve, CurvePoint
-from experiments.figures import STYLE, Picture, as_svg, panel
-from experiments.labels import look
-from experiments.metrics import Floats
-from experiments.power_curve import PowerPoint
-from experiments.resampling_gain import ENUMERATED, UNEVEN, Gain
-from experiments.statistics import FEWEST, mean_interval
+from experiments.analysis.curves import Curve, CurvePoint
+from experiments.analysis.differences import FEWEST, mean_interval
+from experiments.analysis.labels import look
+from experiments.analysis.metrics import Floats
+from experiments.analysis.power_curve import PowerPoint
+from experiments.analysis.resampling_gain import ENUMERATED, UNEVEN, Gain
+from experiments.report.figures import STYLE, Picture, as_svg, panel
 
 
 @dataclass(frozen=True)

@@ -8,28 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments import (
-    costs,
-    examples,
-    headlines,
-    languages,
-    lost_mass,
-    pictures,
-    resampling_gain,
-    summary,
-    task_tables,
-    text,
-    verdicts,
-)
-from experiments.examples import Example
-from experiments.headlines import Headline
-from experiments.labels import LOCAL, label
-from experiments.matched import By, Matched
-from experiments.metrics import Record
-from experiments.pictures import Pictures
+from experiments import text
+from experiments.analysis import costs, headlines, lost_mass, resampling_gain, summary, verdicts
+from experiments.analysis.headlines import Headline
+from experiments.analysis.labels import LOCAL, label
+from experiments.analysis.matched import By, Matched
+from experiments.analysis.metrics import Record
+from experiments.analysis.summary import EXACT, Comparison, Row, Task
 from experiments.provenance import Run
-from experiments.summary import EXACT, Comparison, Row, Task
-from experiments.task_tables import DifferenceTable, MatchedTable, Table
+from experiments.report import examples, languages, pictures, task_tables
+from experiments.report.examples import Example
+from experiments.report.pictures import Pictures
+from experiments.report.task_tables import DifferenceTable, MatchedTable, Table
 
 EXAMPLES = 4
 

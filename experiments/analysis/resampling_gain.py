@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.labels import label
-from experiments.metrics import Record, log_mean_exp, log_value
-from experiments.statistics import FEWEST, Difference, paired_difference
-from experiments.summary import Task
+from experiments.analysis.differences import FEWEST, Difference, paired_difference
+from experiments.analysis.labels import label
+from experiments.analysis.metrics import Record, log_mean_exp, log_value
+from experiments.analysis.summary import Task
 from experiments.text import counted, number, percent, points
 
 PLAIN = "importance_resampling"

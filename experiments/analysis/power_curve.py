@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from experiments.analysis.summary import Row
 from experiments.provenance import Run
-from experiments.summary import Row
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.ticker import MaxNLocator
 
-from experiments.figures import STYLE, Picture, as_svg, panel
-from experiments.labels import look
-from experiments.lost_mass import PlaceLoss, total
-from experiments.metrics import Floats, LostMass, effective_share
+from experiments.analysis.labels import look
+from experiments.analysis.lost_mass import PlaceLoss, total
+from experiments.analysis.metrics import Floats, LostMass, effective_share
+from experiments.report.figures import STYLE, Picture, as_svg, panel
 
 _BLUES = LinearSegmentedColormap.from_list("reach", ["#cfe3f1", "#0072B2", "#00436b"])
 

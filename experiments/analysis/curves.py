@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.labels import CHOOSING, DETERMINISTIC, in_order
-from experiments.metrics import Floats, Record
+from experiments.analysis.labels import CHOOSING, DETERMINISTIC, in_order
+from experiments.analysis.metrics import Floats, Record
+from experiments.analysis.summary import EXACT, Task
 from experiments.provenance import Run
-from experiments.summary import EXACT, Task
 
 Pool = Callable[[Sequence[Record]], Record]
 """Merges independent runs of one method on one instance into the record of all of them."""

@@ -10,14 +10,14 @@ from typing import Literal
 
 import numpy as np
 
-from experiments import metrics
-from experiments.labels import CHOOSING, DETERMINISTIC, LOCAL_LAW, label
-from experiments.metrics import Record
-from experiments.pooling import pool
-from experiments.pooling_best import pool_best
-from experiments.quantities import Value, best_right, right
-from experiments.statistics import Difference, by_instance, paired_difference
-from experiments.summary import EXACT, SPANS, Task
+from experiments.analysis import metrics
+from experiments.analysis.differences import Difference, by_instance, paired_difference
+from experiments.analysis.labels import CHOOSING, DETERMINISTIC, LOCAL_LAW, label
+from experiments.analysis.metrics import Record
+from experiments.analysis.pooling import pool
+from experiments.analysis.pooling_best import pool_best
+from experiments.analysis.quantities import Value, best_right, right
+from experiments.analysis.summary import EXACT, SPANS, Task
 from experiments.text import counted, number
 
 By = Literal["forward_rows", "seconds"]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from experiments.significance import LEVEL, detectable, fewest_discordant, is_binary, paired_test
+from experiments.analysis.significance import LEVEL, detectable, fewest_discordant, is_binary, paired_test
 
 Record = Mapping[str, Any]
 Verdict = Literal["higher", "lower", "cannot tell", "no difference"]

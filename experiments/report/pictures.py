@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments import curve_figures, curves, mass_figures, metrics, pooling, quantities, text
-from experiments.curve_figures import Level
-from experiments.curves import Pooled
-from experiments.figures import Picture
-from experiments.labels import LOCAL, LOCAL_LAW
-from experiments.lost_mass import PlaceLoss
-from experiments.metrics import Distribution, Record
-from experiments.power_curve import power_curve
+from experiments import text
+from experiments.analysis import curves, metrics, pooling, quantities
+from experiments.analysis.curves import Pooled
+from experiments.analysis.labels import LOCAL, LOCAL_LAW
+from experiments.analysis.lost_mass import PlaceLoss
+from experiments.analysis.metrics import Distribution, Record
+from experiments.analysis.power_curve import power_curve
+from experiments.analysis.resampling_gain import Gain
+from experiments.analysis.summary import Row, Task
 from experiments.provenance import Run
-from experiments.resampling_gain import Gain
-from experiments.summary import Row, Task
+from experiments.report import curve_figures, mass_figures
+from experiments.report.curve_figures import Level
+from experiments.report.figures import Picture
 
 
 @dataclass(frozen=True)

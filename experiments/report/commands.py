@@ -17,11 +17,11 @@ from typing import Any
 
 import yaml
 
+from experiments.analysis.labels import in_order
 from experiments.config import SCHEMAS
-from experiments.labels import in_order
 from experiments.provenance import Run
 
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 COMMAND = ("python", "-m", "experiments.run")
 # The option that says which code runs: a choice of another kind cannot be turned into this one.
 _KIND = {"task": "name", "model": "source", "method": "algorithm"}

@@ -10,19 +10,21 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from experiments import costs, false_discovery, matched, overview, provenance, summary, text
-from experiments.columns import columns_of
-from experiments.commands import commands
-from experiments.false_discovery import FAMILY
-from experiments.figures import Picture
-from experiments.labels import label
-from experiments.matched import CLOSE, By, Matched
-from experiments.metrics import Record
+from experiments import provenance, text
+from experiments.analysis import costs, false_discovery, matched, summary
+from experiments.analysis.columns import columns_of
+from experiments.analysis.differences import FEWEST
+from experiments.analysis.false_discovery import FAMILY
+from experiments.analysis.labels import label
+from experiments.analysis.matched import CLOSE, By, Matched
+from experiments.analysis.metrics import Record
+from experiments.analysis.summary import EXACT, Task
 from experiments.provenance import Run
-from experiments.section import Section, section
-from experiments.statistics import FEWEST
-from experiments.summary import EXACT, Task
-from experiments.task_tables import Table
+from experiments.report import overview
+from experiments.report.commands import commands
+from experiments.report.figures import Picture
+from experiments.report.section import Section, section
+from experiments.report.task_tables import Table
 
 INTRO = (
     "Local masking keeps a model's output valid by striking out forbidden tokens at each step. It then draws from what is "

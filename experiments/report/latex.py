@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from experiments.labels import LOCAL, LOCAL_LAW, label
-from experiments.statistics import Difference, Interval
-from experiments.summary import EXACT, Comparison, Row
+from experiments.analysis.differences import Difference, Interval
+from experiments.analysis.labels import LOCAL, LOCAL_LAW, label
+from experiments.analysis.summary import EXACT, Comparison, Row
 from experiments.text import visible
 
 NOTHING = "--"

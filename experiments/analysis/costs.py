@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from experiments.labels import in_order, label
-from experiments.metrics import Record
+from experiments.analysis.labels import in_order, label
+from experiments.analysis.metrics import Record
 from experiments.text import counted, number, whole
 
 COLUMNS = (

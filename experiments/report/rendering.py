@@ -10,14 +10,16 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from experiments import latex, summary, text
-from experiments.report import Report
+from experiments import text
+from experiments.analysis import summary
+from experiments.report import latex
+from experiments.report.build import Report
 from experiments.store import write_atomically
 
 
 def _environment(*, html: bool) -> Environment:
     environment = Environment(
-        loader=PackageLoader("experiments", "templates"),
+        loader=PackageLoader("experiments.report", "templates"),
         autoescape=html,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -13,13 +13,12 @@ from typing import Literal
 
 import numpy as np
 
-from experiments import lost_mass, metrics
-from experiments.examples import posterior_method
-from experiments.labels import LOCAL, label
-from experiments.statistics import FEWEST, Difference, by_instance, mean_interval, paired_difference
-from experiments.summary import Comparison, Task
+from experiments.analysis import lost_mass, metrics
+from experiments.analysis.differences import FEWEST, Difference, by_instance, mean_interval, paired_difference
+from experiments.analysis.labels import LOCAL, label
+from experiments.analysis.summary import Comparison, Task, posterior_method
+from experiments.analysis.verdicts import chances
 from experiments.text import counted, number, percent, points
-from experiments.verdicts import chances
 
 UNEVEN, EVEN = 0.5, 0.9
 """ESS of local masking's weights as a share of the samples: uneven below the first, nearly even above the second."""

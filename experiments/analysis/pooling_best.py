@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.pooling import pool
+from experiments.analysis.pooling import pool
 
 
 def pool_best(records: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import matplotlib as mpl
 
-from experiments.figures import STYLE, Picture, as_svg, panel
-from experiments.statistics import Difference
+from experiments.analysis.differences import Difference
+from experiments.report.figures import STYLE, Picture, as_svg, panel
 from experiments.text import points
 
 _COLOURS = {"higher": "#00724f", "lower": "#b33c00", "no difference": "#0072B2", "cannot tell": "#777777"}

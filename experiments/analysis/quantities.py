@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from experiments import metrics
-from experiments.metrics import Record
+from experiments.analysis import metrics
+from experiments.analysis.metrics import Record
 
 Value = Callable[[Record], float | None]
 

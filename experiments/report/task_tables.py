@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from experiments import verdicts
-from experiments.columns import IF_ANY, LOSSES, Column, columns_of
-from experiments.labels import LOCAL_LAW, label
-from experiments.matched import UNITS, By, Matched
-from experiments.resampling_gain import Gain
-from experiments.statistics import Difference
-from experiments.summary import Comparison, Row
+from experiments.analysis import verdicts
+from experiments.analysis.columns import IF_ANY, LOSSES, Column, columns_of
+from experiments.analysis.differences import Difference
+from experiments.analysis.labels import LOCAL_LAW, label
+from experiments.analysis.matched import UNITS, By, Matched
+from experiments.analysis.resampling_gain import Gain
+from experiments.analysis.summary import Comparison, Row
 from experiments.text import listed, number, percent
 
 DIFFERENCES = (

@@ -9,8 +9,8 @@ from typing import Protocol, TypeVar
 
 from scipy import stats
 
-from experiments.significance import LEVEL
-from experiments.statistics import Difference
+from experiments.analysis.differences import Difference
+from experiments.analysis.significance import LEVEL
 
 FAMILY = "one baseline and one quantity, over all tasks and methods of the study"
 

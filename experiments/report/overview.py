@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments import verdicts
-from experiments.figures import Picture
-from experiments.forest import Branch, forest
-from experiments.labels import LOCAL, POSTERIOR_METHODS, label
-from experiments.section import Section
-from experiments.statistics import Difference
-from experiments.task_tables import Table
+from experiments.analysis import verdicts
+from experiments.analysis.differences import Difference
+from experiments.analysis.labels import LOCAL, POSTERIOR_METHODS, label
+from experiments.report.figures import Picture
+from experiments.report.forest import Branch, forest
+from experiments.report.section import Section
+from experiments.report.task_tables import Table
 from experiments.text import number, slug
 
 QUANTITY = "right"

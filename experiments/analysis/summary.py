@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments import metrics
-from experiments.columns import FURTHER, columns_of
-from experiments.false_discovery import adjust
-from experiments.labels import DRAWN_FROM_MASKING, LOCAL_LAW, in_order, label
-from experiments.metrics import Distance, Distribution, Floor, Record
-from experiments.quantities import (
+from experiments.analysis import metrics
+from experiments.analysis.columns import FURTHER, columns_of
+from experiments.analysis.differences import Difference, Interval, by_instance, mean_interval, paired_difference
+from experiments.analysis.false_discovery import adjust
+from experiments.analysis.labels import DRAWN_FROM_MASKING, LOCAL_LAW, POSTERIOR_METHODS, in_order, label
+from experiments.analysis.metrics import Distance, Distribution, Floor, Record
+from experiments.analysis.quantities import (
     Value,
     best_right,
     cost,
@@ -32,7 +33,6 @@ from experiments.quantities import (
     share_of_mass,
     unexplored_share,
 )
-from experiments.statistics import Difference, Interval, by_instance, mean_interval, paired_difference
 
 EXACT = "exact"
 INTERVALS = ("right", "best_accuracy", "log_prob", "tv", "distortion")
@@ -112,6 +112,11 @@ class Task:
 def key(record: Record) -> tuple[str, str, int]:
     """What tells a record apart within its task."""
     return record["instance"], record["method"], record["seed"]
+
+
+def posterior_method(task: Task) -> str | None:
+    """The method that speaks for the posterior in this task, if one was run."""
+    return next((name for name in POSTERIOR_METHODS if name in task.methods), None)
 
 
 def by_task(records: Iterable[Record]) -> list[Task]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from experiments import metrics
-from experiments.labels import POSTERIOR_METHODS, label
-from experiments.metrics import Distribution, Record
-from experiments.summary import EXACT, Task
+from experiments.analysis import metrics
+from experiments.analysis.labels import label
+from experiments.analysis.metrics import Distribution, Record
+from experiments.analysis.summary import EXACT, Task, posterior_method
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,6 @@ class Example:
     """Total variation between greedy masking (or, without it, local masking) and the posterior estimate."""
     columns: tuple[Column, ...]
     parting: Parting | None = None
-
-
-def posterior_method(task: Task) -> str | None:
-    """The method that speaks for the posterior in this task, if one was run."""
-    return next((name for name in POSTERIOR_METHODS if name in task.methods), None)
 
 
 def choose(task: Task, count: int, *, strings: int = 4) -> list[Example]:
