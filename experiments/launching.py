@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_AGAIN = "Finished instances are kept: run the same command again to do the rest."
+AGAIN = "Finished instances are kept: run the same command again to do the rest."
 
 
 def launch_failure(error: BaseException) -> str | None:
@@ -24,4 +24,4 @@ def launch_failure(error: BaseException) -> str | None:
             f"SLURM did not take the jobs: {said[:400]} Options of jobs are given as hydra.launcher.<option>=<value> (partition, "
             "account, qos, gpus_per_node, timeout_min, mem_gb, ...)."
         )
-    return f"A job ended without a result: {said[:250]} Its log is in the study's folder, under .submitit. {_AGAIN}"
+    return f"A job ended without a result: {said[:250]} Its log is in the study's folder, under .submitit. {AGAIN}"

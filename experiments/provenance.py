@@ -11,6 +11,7 @@ from experiments.analysis.labels import in_order
 from experiments.errors import ExperimentError
 from experiments.store import CONFIG, DONE, ENVIRONMENT, read_mapping, run_folders
 
+_REVISIONS = {"model": "model", "task": "data"}  # where the environment holds them
 # Not part of an environment: what was asked for, and later processes of the same run.
 _NOT_ENVIRONMENT = ("command", "seed", "resumed_with")
 
@@ -88,7 +89,7 @@ def refuse_mixture(runs: Iterable[Run], folder: Path) -> None:
     """Refuse runs whose difference would be read as one between methods.
 
     Raises ExperimentError where runs differ in their model, but for the device it ran on, or in the options of a
-    task. Runs without a configuration are not compared.
+    task, or in the revision of either. Runs without a configuration are not compared, nor what is not known.
     """
     seen: dict[str, tuple[Run, dict[str, Any]]] = {}
     for run in runs:
@@ -99,6 +100,13 @@ def refuse_mixture(runs: Iterable[Run], folder: Path) -> None:
             settings.pop("device", None)
             first, known = seen.setdefault(what, (run, settings))
             names = sorted(n for n in known.keys() | settings.keys() if known.get(n) != settings.get(n))
+            revisions = [str(r.environment.get(_REVISIONS[group], "unknown")) for r in (first, run)]
+            if not names and "unknown" not in revisions and revisions[0] != revisions[1]:
+                raise ExperimentError(
+                    f"The runs in {folder} were made with two revisions of {what} ({' and '.join(revisions)}; runs "
+                    f"{first.run_id} and {run.run_id}), and that is no difference between methods. Run the older of them "
+                    "again, or move them out of the folder."
+                )
             if names:
                 differences = "; ".join(f"{group}.{n} {known.get(n)} and {settings.get(n)}" for n in names)
                 raise ExperimentError(
@@ -114,7 +122,8 @@ def method_options(runs: Iterable[Run]) -> dict[str, list[str]]:
     for run in runs:
         method = run.name("method")
         if method:
-            options = ", ".join(f"{k} = {v}" for k, v in sorted(run.options("method").items()))
+            of_all = {f"budget.{k}": v for k, v in run.options("budget").items()}
+            options = ", ".join(f"{k} = {v}" for k, v in sorted((run.options("method") | of_all).items()))
             _add(found.setdefault(method, []), options or "no options")
     return {method: found[method] for method in in_order(found)}
 

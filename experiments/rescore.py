@@ -7,7 +7,6 @@ them is replaced. A file is replaced whole or not at all.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 from experiments.errors import BusyError, ExperimentError
 from experiments.evaluate import judged
 from experiments.provenance import Run, read_runs
-from experiments.store import Record, parse_records, plain, record_files, write_atomically
+from experiments.store import Record, lock, parse_records, plain, record_files, run_folders, write_atomically
 from experiments.tasks import Instance, Task, build_task
 
 
@@ -28,23 +27,20 @@ def rescore(folder: Path) -> list[str]:
         ExperimentError: no records, a run without its settings, an instance that the task no longer has.
         OSError: a file cannot be read or written.
     """
-    runs = read_runs(folder) if folder.is_dir() else []
-    if not runs:
+    folders = run_folders(folder) if folder.is_dir() else []
+    if not folders:
         raise ExperimentError(f"{folder} holds no records: give the folder of a study, for example results/STUDY.")
-    return [_rescore_run(folder, run) for run in runs]
+    return [_rescore_run(where, run) for where, run in zip(folders, read_runs(folder), strict=True)]
 
 
-def _rescore_run(study: Path, run: Run) -> str:
-    (folder,) = {path.parent for path in record_files(study) if path.parent.name == run.run_id}
+def _rescore_run(folder: Path, run: Run) -> str:
     task = _task(run, folder)
     instances = {instance.id: instance for instance in task.instances()}
     changed = total = 0
     for path in record_files(folder):
-        with open(path, "rb") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise BusyError(f"Another process is writing {path}: let it finish first.") from error
+        with open(path, "r+b") as stream:  # for writing, since some file systems lock no other
+            if not lock(stream, path):
+                raise BusyError(f"Another process is writing {path}: let it finish first.")
             before = parse_records(path, stream.read())
             after = [_judged(record, task, instances, path) for record in before]
             write_atomically(path, b"".join(json.dumps(r, allow_nan=False).encode() + b"\n" for r in after))

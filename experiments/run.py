@@ -24,7 +24,7 @@ from experiments import sweeps
 from experiments.config import Config, register_schemas
 from experiments.errors import ExperimentError
 from experiments.job import COMMAND, execute
-from experiments.launching import launch_failure
+from experiments.launching import AGAIN, launch_failure
 from experiments.refusals import explain
 from smc.errors import SMCError
 
@@ -54,19 +54,31 @@ def app(raw: DictConfig) -> None:
         assert isinstance(config, Config)
         execute(config, command=" ".join((COMMAND, *context.overrides.task)), sweep=sweep)
     except (ExperimentError, SMCError, OSError) as error:
-        message = _about(error) if isinstance(error, OSError) else str(error)
+        message = _about(error, raw.results) if isinstance(error, OSError) else str(error)
         print(f"Error: {message}", file=sys.stderr, flush=True)
         if not sweeps.launching:
             raise Refused(message) from None
         sweeps.refused.append(message)
 
 
-def _about(error: OSError) -> str:
-    where = f" ({error.filename})" if error.filename else ""
+def _about(error: OSError, results: str | None = None) -> str:
+    """What to do about a file that could not be read or written, or a connection that failed."""
+    if error.errno is None:  # those of network libraries have none
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:400]} {AGAIN}"
+    name = None if error.filename is None else str(error.filename)
+    if name and results and not _related(Path(name), Path(results)):
+        return f"{name} could not be read or written: {error.strerror or error}. {AGAIN}"
+    where = f" ({name or results})" if name or results else ""
     return (
         f"The results could not be written{where}: {error.strerror or error}. Check the disk and the rights of the "
         "folder, or choose another one with results=<folder>; what was written before is kept."
     )
+
+
+def _related(one: Path, other: Path) -> bool:
+    """Whether one of two paths lies in the other."""
+    one, other = one.absolute(), other.absolute()
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def main() -> None:

@@ -15,7 +15,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +30,7 @@ Key = tuple[str, str, str, int]
 
 RECORDS, CONFIG, ENVIRONMENT, DONE = "records.jsonl", "config.yaml", "environment.json", "DONE"
 _ANY_RECORDS = "records*.jsonl"
+_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # every job reads the settings of the whole study
 
 
 def records_name(shard: int = 0, shards: int = 1) -> str:
@@ -105,9 +107,9 @@ def read_mapping(path: Path) -> Record:
     """
     if not path.exists():
         return {}
-    parse = json.loads if path.suffix == ".json" else yaml.safe_load
     try:
-        found = parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix == ".json" else yaml.load(text, _YAML)
         if not isinstance(found, dict):
             raise ValueError(f"it holds {type(found).__name__} instead of names and values")
     except (ValueError, yaml.YAMLError) as error:
@@ -126,14 +128,28 @@ class RunStore:
         self.records = records
         self._stream = stream
 
-    def describe(self, config: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
-        """Write down what the run is and what it runs on, and that it is not complete, before the first record."""
-        with open(self.folder / ".lock", "w") as lock:  # the history is read and added to: one job at a time
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    def claim(self, config: Mapping[str, Any]) -> None:
+        """Write down what the run is, and that it is not complete, so that jobs which begin meanwhile see it."""
+        with self._alone():
             (self.folder / DONE).unlink(missing_ok=True)
             write_atomically(self.folder / CONFIG, yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
+
+    def describe(self, config: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
+        """Write down what the run is and what it runs on, before the first record.
+
+        Raises ExperimentError where the run has records that were made with another revision of the model or of the data.
+        """
+        self.claim(config)
+        with self._alone():
             history = _history(self.folder, plain(environment))
             write_atomically(self.folder / ENVIRONMENT, json.dumps(history, indent=2) + "\n")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One job of the run at a time: what is written here belongs to all of them."""
+        with open(self.folder / ".lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def append(self, record: Mapping[str, Any]) -> Record:
         """Write one record so that it survives a crash; returns it as a reader will see it."""
@@ -144,13 +160,39 @@ class RunStore:
         self.records.append(written)
         return written
 
-    def finish(self, wanted: Collection[Key]) -> bool:
-        """Mark the run as complete if the wanted records are all there, from whichever job; whether they are."""
-        there = done_keys(self.folder)
-        if not there.issuperset(wanted):
+    def finish(self, wanted: Collection[Key], before: Callable[[list[Record]], None] = lambda records: None) -> bool:
+        """Mark the run as complete if the wanted records are all there, from whichever job; whether they are.
+
+        `before` is called with the records of the run; where it fails, the run is not marked.
+        """
+        records = read_records(self.folder)
+        if not {record_key(record) for record in records}.issuperset(wanted):
             return False
-        write_atomically(self.folder / DONE, f"{len(there)} records\n")
+        before(records)
+        write_atomically(self.folder / DONE, f"{len(records)} records\n")
         return True
+
+
+def lock(stream: BinaryIO, path: Path) -> bool:
+    """Take the lock of a file of records that was opened for writing; False where another process has it.
+
+    The system releases it when the file is closed or the process dies.
+    """
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return os.fstat(stream.fileno()).st_ino == path.stat().st_ino  # else replaced by rescoring, a moment ago
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a process holds the lock of a file of records."""
+    with open(path, "rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 @contextmanager
@@ -158,20 +200,18 @@ def open_run(folder: str | Path, *, shard: int = 0, shards: int = 1) -> Iterator
     """Open a run's folder for appending: create it if need be, lock the job's file, cut off a torn line.
 
     Raises:
-        BusyError: another process is writing this part of the run.
+        BusyError: another process is writing this part of the run, or splits the run otherwise and so may be at the same
+            instances.
         ExperimentError: its records are damaged.
         OSError: the folder cannot be created or written.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / records_name(shard, shards)
+    same_split = {records_name(k, shards) for k in range(shards)}
     with open(path, "a+b") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system if the process dies
-            replaced = os.fstat(stream.fileno()).st_ino != path.stat().st_ino  # by rescoring, a moment ago
-        except BlockingIOError:
-            replaced = True
-        if replaced:
+        others = (other for other in folder.glob(_ANY_RECORDS) if other.name not in same_split)
+        if not lock(stream, path) or any(is_being_written(other) for other in others):
             raise BusyError(
                 f"Another process is writing the run in {folder}: let it finish (this command then skips what is "
                 "done), or stop it first."
@@ -187,14 +227,15 @@ def refuse_ambiguity(study: str | Path, name: str, config: Mapping[str, Any]) ->
     """Refuse a run whose records could not be told from those of another run in the same study.
 
     Records are known by task, instance, method and seed. Two runs that share those but differ in, say, the number
-    of particles would silently count as one in the report.
+    of particles would count as one in the report. Of two that begin at the same moment each sees the other if both have
+    been claimed before.
 
     Raises:
         ExperimentError: naming what differs and the two ways out; or a configuration in the study is damaged.
     """
     study = Path(study)
     for path in sorted(study.glob(f"*/{CONFIG}")):
-        if path.parent.name == name or not any(f.stat().st_size for f in record_files(path.parent)):
+        if path.parent.name == name:
             continue
         other = read_mapping(path)
         try:
@@ -204,7 +245,8 @@ def refuse_ambiguity(study: str | Path, name: str, config: Mapping[str, Any]) ->
                 f"{path} lacks the name of a task or method, or the seed: it was edited. Restore it, or remove it if "
                 "you know that the run is of other settings than this one."
             ) from error
-        if not same:
+        files = record_files(path.parent)
+        if not same or not any(file.stat().st_size or is_being_written(file) for file in files):
             continue
         differences = "; ".join(
             f"{key} {old!r} there, {new!r} here" for key, (old, new) in _differences(other, config).items()
@@ -219,7 +261,7 @@ def refuse_ambiguity(study: str | Path, name: str, config: Mapping[str, Any]) ->
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that readers see the old content or the new one, never half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")  # process ids repeat over machines
     try:
         with open(temporary, "wb") as stream:
             stream.write(content.encode() if isinstance(content, str) else content)
@@ -262,10 +304,24 @@ def _history(folder: Path, environment: Record) -> Record:
     if not path.exists():
         return environment
     first = read_mapping(path)
+    if done_keys(folder):
+        _refuse_other_revisions(folder, first, environment)
     resumed = first.pop("resumed_with", [])
     if environment not in (first, *resumed):
         resumed.append(environment)
     return first | ({"resumed_with": resumed} if resumed else {})
+
+
+def _refuse_other_revisions(folder: Path, first: Record, now: Record) -> None:
+    """Models and data keep their names when their content changes, so that the run's id does not show it."""
+    for name in ("model", "data"):
+        old, new = first.get(name), now.get(name)
+        if old != new and not {old, new} & {None, "unknown"}:
+            raise ExperimentError(
+                f"The run in {folder} was begun with the {name} of revision {old!r}, and it is {new!r} now: half of its records "
+                "would be of one and half of the other. Bring the former back, or put the run into another study with "
+                "study.name=<name>."
+            )
 
 
 def _label(config: Mapping[str, Any]) -> tuple[str, str, int]:
@@ -275,7 +331,8 @@ def _label(config: Mapping[str, Any]) -> tuple[str, str, int]:
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Dotted names of the settings that affect results and differ, with both values."""
     flat_old, flat_new = _flat(old), _flat(new)
-    names = [name for name in {**flat_old, **flat_new} if name.split(".")[0] in ("model", "task", "method")]
+    groups = ("model", "task", "method", "budget")
+    names = [name for name in {**flat_old, **flat_new} if name.split(".")[0] in groups]
     pairs = {name: (flat_old.get(name), flat_new.get(name)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 

@@ -12,6 +12,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -64,7 +65,7 @@ def mean_interval(values: NDArray[np.float64], *, seed: int = 0) -> Interval:
     if _all_equal(values):
         return Interval(None, None, "the same value on every instance")
     for method, note in (("BCa", ""), ("percentile", "percentile interval, BCa is not defined here")):
-        low, high = _bootstrap(values, method, seed)
+        low, high = _bootstrap(values.astype(np.float64).tobytes(), method, seed)
         if math.isfinite(low) and math.isfinite(high):
             return Interval(low, high, note)
     return Interval(None, None, "the bootstrap gave no interval")
@@ -74,7 +75,9 @@ def _all_equal(values: NDArray[np.float64]) -> bool:
     return bool(np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())))
 
 
-def _bootstrap(values: NDArray[np.float64], method: Any, seed: int) -> tuple[float, float]:
+@lru_cache(maxsize=4096)  # tables, pictures and matched comparisons ask for many of the same intervals
+def _bootstrap(data: bytes, method: Any, seed: int) -> tuple[float, float]:
+    values = np.frombuffer(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # degenerate data are answered by the caller, in words
         found = stats.bootstrap(

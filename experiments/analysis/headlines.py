@@ -22,6 +22,8 @@ from experiments.text import counted, number, percent, points
 
 UNEVEN, EVEN = 0.5, 0.9
 """ESS of local masking's weights as a share of the samples: uneven below the first, nearly even above the second."""
+FAILING = 0.05
+"""So much more mass that does not end validly is named as the reason for a difference in score."""
 
 Kind = Literal["harmless", "costs", "helps", "cannot tell", "not measured"]
 
@@ -51,7 +53,7 @@ def headline(task: Task, comparisons: Sequence[Comparison]) -> Headline:
     )
     verdict = None if d is None else d.verdict
     if d is not None and verdict in ("higher", "lower"):
-        return _costs(task, d) if verdict == "higher" else _helps(d)
+        return _costs(task, d, posterior) if verdict == "higher" else _helps(task, d, posterior)
     if (even := _even_weights(task)) is not None:
         return even
     if d is None:
@@ -61,17 +63,32 @@ def headline(task: Task, comparisons: Sequence[Comparison]) -> Headline:
     return _harmless(d) if verdict == "no difference" else _cannot_tell(d, label(posterior))
 
 
-def _costs(task: Task, d: Difference) -> Headline:
-    why = _why(task)
+def _costs(task: Task, d: Difference, posterior: str) -> Headline:
+    fails, other = _failing(task, LOCAL), _failing(task, posterior)
+    if fails - other >= FAILING:  # what the mask removes from outputs that end well is not the reason then
+        why = f"because {percent(fails, 0)} of its draws do not end validly, against {percent(other, 0)} of the posterior's"
+    else:
+        why = _why(task)
     return Headline("costs", f"Local masking costs {_points(d.mean)} ({_basis(d)}){f', {why}' if why else ''}.")
 
 
-def _helps(d: Difference) -> Headline:
+def _helps(task: Task, d: Difference, posterior: str) -> Headline:
+    fails, other = _failing(task, posterior), _failing(task, LOCAL)
+    if fails - other >= FAILING:
+        why = f"as {percent(fails, 0)} of those do not end validly, against {percent(other, 0)} of its own"
+    else:
+        why = "so being truer to the model is no gain"
     return Headline(
         "helps",
         f"Local masking does better here: its draws score {_points(d.mean)} more than those of the posterior "
-        f"({_basis(d, -1)}), so being truer to the model is no gain.",
+        f"({_basis(d, -1)}), {why}.",
     )
+
+
+def _failing(task: Task, method: str) -> float:
+    """The share of a method's mass that did not end as a valid sequence, the mean over instances."""
+    valid = by_instance(task.methods[method], lambda record: record["scores"].get("validity"))
+    return 1.0 - float(np.mean(list(valid.values()))) if valid else 0.0
 
 
 def _harmless(d: Difference) -> Headline:
@@ -103,19 +120,32 @@ def _cannot_tell(d: Difference, method: str) -> Headline:
 
 
 def _even_weights(task: Task) -> Headline | None:
-    """Harmless because the mask removes the same from every output: the weights bound what any score can differ by."""
-    distortion = by_instance(task.methods[LOCAL], metrics.distortion)
-    if paired_difference(distortion, dict.fromkeys(distortion, 0.0)).verdict != "no difference":
+    """Harmless because the mask removes the same from every output: the weights bound what any score can differ by.
+
+    None where they do not: some instance has no samples to weigh, or too many did not end validly, which the weights of those
+    that did say nothing of.
+    """
+    local = task.methods[LOCAL]
+    reach = by_instance(local, _reach)
+    if len(reach) < len({record["instance"] for record in local}):
         return None
-    values = np.array(list(distortion.values()))
+    if paired_difference(reach, dict.fromkeys(reach, 0.0)).verdict != "no difference":
+        return None
+    values = np.array(list(reach.values()))
     interval = mean_interval(values)
     most = float(values.mean()) if interval.high is None else interval.high
-    bound = f"no score can differ by more than {number(max(100 * most, 0.1), 1)} points"
+    bound = f"as far as these show no score differs by more than {number(max(100 * most, 0.1), 1)} points"
     return Headline(
         "harmless",
-        "Local masking is harmless here: the mask takes nearly the same share from every output, so draws follow the "
+        "Local masking is harmless here: the mask takes nearly the same share from every output drawn, so draws follow the "
         f"posterior and {bound} (95% bound of the mean over {counted(len(values), 'instance')}).",
     )
+
+
+def _reach(record: metrics.Record) -> float | None:
+    """How far from the posterior draws are, those that fail included: no expected score from 0 to 1 differs by more."""
+    distortion, validity = metrics.distortion(record), record["scores"].get("validity")
+    return None if distortion is None or validity is None else min(1.0, distortion + 1.0 - validity)
 
 
 def _why(task: Task) -> str:

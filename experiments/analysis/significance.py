@@ -62,7 +62,7 @@ def _all_signs(n: int) -> NDArray[np.float64]:
     return (1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)).astype(np.float64)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def _random_signs(n: int, seed: int) -> NDArray[np.float64]:
     """[FLIPS, n] random signs."""
     return (1 - 2 * np.random.default_rng(seed).integers(0, 2, size=(FLIPS, n))).astype(np.float64)

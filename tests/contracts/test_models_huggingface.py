@@ -226,6 +226,29 @@ def test_several_stop_tokens_are_one_event() -> None:
     assert result.log_evidence == pytest.approx(float(first + stop), rel=1e-9)
 
 
+def test_texts_that_end_sequences_too() -> None:
+    own = tiny("llama")
+    line = own.with_stops("\n")
+    (newline,) = set(line.vocabulary.stop_ids) - set(own.vocabulary.stop_ids)
+    assert own.vocabulary.tokens[newline] == b"\n"
+    assert not line.vocabulary.spelling[newline]
+    assert line.model is own.model, "the weights are shared"
+    assert line.with_stops("\n", "<").vocabulary.stop_ids[:-1] == line.vocabulary.stop_ids
+    # the end of a line is part of the stop event, so it is no text: what is left is one word, likelier than before
+    word = Choice(["a", "ab"])
+    more, less = (enumerate_posterior(m, word, "x", max_tokens=4) for m in (line, own))
+    assert more.log_evidence > less.log_evidence
+    by_text = {s.text: s for s in more.sequences}
+    prompt = line.encode("x")
+    after = line.start(prompt).advance(np.array([0]), np.array([own.vocabulary.tokens.index(b"a")])).log_probs[0]
+    stops = torch.logsumexp(after[list(line.vocabulary.stop_ids)], dim=0)
+    start = line.start(prompt).log_probs[0, own.vocabulary.tokens.index(b"a")]
+    assert by_text["a"].log_prob == pytest.approx(float(start + stops), abs=1e-5)
+    for text in ("", "ab", "<s>"):
+        with pytest.raises(OptionError, match="spells"):
+            own.with_stops(text)
+
+
 def test_special_tokens_stay_out_of_strings() -> None:
     model = tiny("llama")
     short = {"type": "string", "maxLength": 3}

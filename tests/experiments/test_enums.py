@@ -53,18 +53,18 @@ def test_masking_settles_on_a_shared_beginning() -> None:
     """A model sure of "card" and then of a label that does not exist: what masking gives to the cards is not theirs."""
     instance = next(i for i in EnumsTask().instances() if i.id == "intent_1")
     table: dict[tuple[str, ...], Mapping[str, float]] = {
-        (): {"card ": 0.8, "transfer failed": 0.2},
+        (): {"card ": 0.8, "sent late": 0.2},
         ("card ",): {"eaten": 0.9, "stolen": 0.1},
     }
     model = TableModel(
-        vocab=["card ", "transfer failed", "eaten", "stolen", "</s>"],
+        vocab=["card ", "sent late", "eaten", "stolen", "</s>"],
         eos="</s>",
         next_probs=lambda prefix: table.get(prefix, {"</s>": 1.0}),
     )
     posterior = enumerate_posterior(model, instance.constraint, "", max_tokens=3)
     masked = {sequence.text: sequence.log_q for sequence in posterior.sequences}
-    assert posterior.posterior() == pytest.approx({"card stolen": 0.08 / 0.28, "transfer failed": 0.2 / 0.28})
-    assert masked["card stolen"] > masked["transfer failed"]
+    assert posterior.posterior() == pytest.approx({"card stolen": 0.08 / 0.28, "sent late": 0.2 / 0.28})
+    assert masked["card stolen"] > masked["sent late"]
 
 
 def test_revision_is_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:

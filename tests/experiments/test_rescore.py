@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from toy_study import ToyTask, install, settings
 
+from experiments.config import StudyConfig
 from experiments.job import execute
 from experiments.rescore import main
 from experiments.store import CONFIG, RECORDS, open_run, read_records
@@ -70,3 +71,13 @@ def test_bad_input_is_one_paragraph(loads: list[Any], tmp_path: Path, capsys: py
     assert "gone" in told(tmp_path)
     (folder / CONFIG).unlink()
     assert "config.yaml" in told(tmp_path)
+
+
+def test_studies_that_share_a_run_are_judged_each(
+    loads: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for study in ("one", "two"):
+        execute(settings(tmp_path, study=StudyConfig(study)))
+    capsys.readouterr()
+    assert main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("0 of 4 records changed") == 2

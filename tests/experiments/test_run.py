@@ -333,6 +333,19 @@ def test_traces_are_a_table(loads: list[Any], tmp_path: Path) -> None:
     )
 
 
+def test_traces_that_cannot_be_written_are_written_by_the_next_run(
+    loads: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "pyarrow", None)
+        with pytest.raises(ExperimentError, match="pyarrow: install it .* run the same command again"):
+            execute(settings(tmp_path))
+    folder = execute(settings(tmp_path))
+    assert len(loads) == 1, "the records were complete"
+    assert folder is not None
+    assert (folder / TRACES).exists()
+
+
 # Bad input
 
 
@@ -455,6 +468,33 @@ def test_the_command_line_answers_bad_input_in_one_paragraph(
         assert err.rstrip("\n").count("\n") == 0, "one paragraph"
     assert "search path" not in err
     assert "Error executing job" not in err
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "/data/x.json"), "/data/x.json could not be read"),
+        (ConnectionError("no route to the hub"), "ConnectionError: no route to the hub"),
+        (OSError(28, "No space left on device"), "results could not be written (RESULTS): No space left"),
+    ],
+)
+def test_files_are_not_blamed_for_each_other(
+    loads: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    error: OSError,
+    words: str,
+) -> None:
+    def fails(self: ToyTask, instance: Instance, text: str) -> float:
+        raise error
+
+    monkeypatch.setitem(TASKS, "dates", ToyTask)
+    monkeypatch.setattr(ToyTask, "score", fails)
+    code, _, err = command_line(monkeypatch, capsys, "limit=1", f"results={tmp_path}")
+    assert code == 2
+    assert words.replace("RESULTS", str(tmp_path)) in err
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(

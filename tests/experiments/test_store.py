@@ -18,7 +18,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.errors import ExperimentError
+from experiments.errors import BusyError, ExperimentError
 from experiments.store import (
     CONFIG,
     DONE,
@@ -211,3 +211,80 @@ def test_runs_that_a_report_could_not_tell_apart_are_refused(tmp_path: Path) -> 
     refuse_ambiguity(tmp_path, "second", settings(8, name="smc_8"))
     refuse_ambiguity(tmp_path, "second", settings(8, seed=1))
     refuse_ambiguity(tmp_path / "other", "second", settings(8))
+
+
+def test_a_run_that_is_only_beginning_is_seen(tmp_path: Path) -> None:
+    def settings(k: int) -> dict[str, Any]:
+        return {"task": {"name": "t"}, "method": {"name": "smc", "n_particles": k}, "budget": {"rows": k}, "seed": 0}
+
+    with open_run(tmp_path / "first") as store:
+        store.claim(settings(16))
+        with pytest.raises(ExperimentError, match=r"n_particles 16 there, 8 here; budget.rows 16 there, 8 here"):
+            refuse_ambiguity(tmp_path, "second", settings(8))
+    refuse_ambiguity(tmp_path, "second", settings(8))  # it ended without a record: nothing to confuse
+
+
+def test_jobs_that_split_a_run_otherwise_are_not_at_it_together(tmp_path: Path) -> None:
+    with open_run(tmp_path, shard=1, shards=2) as store:
+        store.append(record("1"))
+        with open_run(tmp_path, shard=0, shards=2):
+            pass
+        for shard, shards in ((0, 1), (2, 4)):
+            with pytest.raises(BusyError, match="Another process"), open_run(tmp_path, shard=shard, shards=shards):
+                pass
+    with open_run(tmp_path, shard=2, shards=4):
+        pass
+
+
+@pytest.mark.parametrize("name", ["model", "data"])
+def test_a_run_is_not_continued_with_another_revision(tmp_path: Path, name: str) -> None:
+    write(tmp_path, environment={name: "v1"})
+    write(tmp_path, environment={name: "v2"})  # without a record, nothing is mixed
+    (tmp_path / ENVIRONMENT).unlink()
+    write(tmp_path, record("1"), environment={name: "v1"})
+    with pytest.raises(ExperimentError, match=f"{name} of revision 'v1'.*'v2' now.*study.name"):
+        write(tmp_path, record("2"), environment={name: "v2"})
+    for known_to_be_the_same in ("v1", "unknown"):
+        write(tmp_path, environment={name: known_to_be_the_same})
+    assert read_records(tmp_path) == [record("1")]
+
+
+def test_a_run_is_marked_only_after_what_belongs_to_it(tmp_path: Path) -> None:
+    def fails(records: list[dict[str, Any]]) -> None:
+        raise OSError
+
+    with open_run(tmp_path) as store:
+        store.append(record("1"))
+        with pytest.raises(OSError):
+            store.finish([record_key(record("1"))], before=fails)
+        assert not (tmp_path / DONE).exists()
+        assert store.finish([record_key(record("1"))])
+
+
+BOUNDED_WRITER = """
+import resource, sys
+from experiments.store import open_run
+resource.setrlimit(resource.RLIMIT_FSIZE, (12345, 12345))
+try:
+    with open_run(sys.argv[1]) as store:
+        for i in range(100):
+            store.append({"task": "t", "instance": str(i), "method": "m", "seed": 0, "text": "x" * 1000})
+except OSError:
+    print(i)
+"""
+
+
+def test_a_disk_that_fills_up_leaves_whole_records(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BOUNDED_WRITER, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    n = int(done.stdout)
+    assert n > 5
+    assert not (tmp_path / RECORDS).read_bytes().endswith(b"\n"), "the last line is torn"
+    assert [r["instance"] for r in read_records(tmp_path)] == [str(i) for i in range(n)]
+    write(tmp_path, record("after"))
+    assert [r["instance"] for r in read_records(tmp_path)] == [*(str(i) for i in range(n)), "after"]

@@ -89,9 +89,38 @@ def test_harmless_because_the_weights_are_even() -> None:
     unclear = Difference(0.01, -0.03, 0.05, 36, 0, "cannot tell", "", p=0.6, detectable=0.08)
     found = said(unclear, task(spread=0.0))
     assert found.kind == "harmless"
-    assert "no score can differ by more than 0.1 points (95% bound of the mean over 36 instances)" in found.sentence
+    assert "as far as these show no score differs by more than 0.1 points (95% bound of the mean over 36 instances)" in found.sentence
     assert said(unclear, task(spread=0.0, instances=20)).kind == "cannot tell", "twenty instances alike are too few"
     assert said(FOUND, task(spread=0.0)).kind == "costs", "what was seen comes before what was reckoned"
+
+
+def failing(validity: dict[str, float], **options: Any) -> summary.Task:
+    """`task` with shares of the methods' mass that ended validly."""
+    records = [
+        r | {"scores": {**r["scores"], "validity": validity.get(r["method"], 1.0)}} for r in task(**options).records
+    ]
+    return summary.by_task(records)[0]
+
+
+def test_even_weights_say_nothing_of_draws_that_fail() -> None:
+    unclear = Difference(0.01, -0.03, 0.05, 36, 0, "cannot tell", "", p=0.6, detectable=0.08)
+    assert said(unclear, failing({"local_masking": 0.7}, spread=0.0)).kind == "cannot tell"
+    some = task(spread=0.0).records
+    empty = [r | {"sequences": []} if r["method"] == "local_masking" and r["instance"] == "i00" else r for r in some]
+    assert said(unclear, summary.by_task(empty)[0]).kind == "cannot tell", "an instance without samples is not known"
+
+
+def test_failing_is_named_as_the_reason() -> None:
+    assert said(FOUND, failing({"local_masking": 0.1, "smc": 0.96})).sentence == (
+        "Local masking costs 7.1 points (95% interval 2.0 to 12.0, 36 instances), because 90% of its draws do not end validly, "
+        "against 4% of the posterior's."
+    )
+    helps = said(
+        Difference(-0.05, -0.09, -0.01, 36, 0, "lower", "", p=0.01), failing({"local_masking": 1.0, "smc": 0.8})
+    )
+    assert helps.kind == "helps"
+    assert helps.sentence.endswith("as 20% of those do not end validly, against 0% of its own.")
+    assert "because the mask removes" in said(FOUND, failing({"local_masking": 0.97})).sentence
 
 
 def test_cannot_tell_says_what_could_have_been_seen() -> None:
