@@ -151,7 +151,7 @@ def show(made: Report, console: Console) -> None:
         )
         for i in printed:
             heading = Text(_SHORTER.get(headings[i], headings[i]))
-            table.add_column(heading, justify="left" if i == 0 else "right", no_wrap=i > 0)
+            table.add_column(heading, justify="left" if i == 0 else "right", no_wrap=i > 0, min_width=None if i else 9)
         for row in section.summary.rows:
             table.add_row(*(Text(row[i]) for i in printed))
         console.print(table)

@@ -107,7 +107,9 @@ def _further(name: str) -> Column:
     """The column of a task's own measure."""
     kind, _, measure = name.partition("/")
     words = measure.replace("_", " ")
-    heading = words if words[:2].isupper() else words[:1].upper() + words[1:]
+    heading = "QED" if words == "qed" else words if words[:2].isupper() else words[:1].upper() + words[1:]
+    if any(heading == column.heading for column in COLUMNS):
+        heading += " (measure)"
     if kind == "together":
         return Column(name, heading, "distance", f"{words}, of all outputs of an instance together")
     return Column(name, heading, "distance", f"{words}: expectation over the outputs that finished validly")

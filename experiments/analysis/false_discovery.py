@@ -12,12 +12,14 @@ from scipy import stats
 from experiments.analysis.differences import Difference
 from experiments.analysis.significance import LEVEL
 
-FAMILY = "one baseline and one quantity, over all tasks and methods of the study"
+FAMILY = "one method, one baseline and one quantity, over all tasks of the study"
 
 
 class Compared(Protocol):
     """What holds paired differences by quantity: `summary.Comparison`, `matched.Matched`. A frozen dataclass."""
 
+    @property
+    def method(self) -> str: ...
     @property
     def baseline(self) -> str: ...
     @property
@@ -30,17 +32,17 @@ AnyCompared = TypeVar("AnyCompared", bound=Compared)
 def adjust(comparisons: Sequence[AnyCompared]) -> list[AnyCompared]:
     """The comparisons of a study with `q`, the p-value adjusted for the false discovery rate, in their order.
 
-    Benjamini and Hochberg (1995), within a family: one baseline and one quantity, over all tasks and methods. Of the
+    Benjamini and Hochberg (1995), within a family: one method against one baseline in one quantity, over all tasks. Of the
     claims "higher" and "lower" of a family at most 5% are then false on average; so a claim whose q exceeds 5% is
     taken back to "cannot tell". What has no p-value (too few instances) is no part of a family.
     """
-    families: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+    families: dict[tuple[str, str, str], list[tuple[int, float]]] = defaultdict(list)
     for index, compared in enumerate(comparisons):
         for name, d in compared.differences.items():
             if d.p is not None:
-                families[compared.baseline, name].append((index, d.p))
+                families[compared.method, compared.baseline, name].append((index, d.p))
     found: list[dict[str, Difference]] = [dict(c.differences) for c in comparisons]
-    for (_, name), members in families.items():
+    for (*_, name), members in families.items():
         adjusted = stats.false_discovery_control([p for _, p in members], method="bh")
         for (index, _), q in zip(members, adjusted, strict=True):
             found[index][name] = _judged(found[index][name], float(q), len(members))

@@ -79,15 +79,16 @@ def compare(
     if not all(c > 0 for costs in cost.values() for c in costs.values()):
         return Matched(task.name, method, baseline, by, 1, 1, None, False, f"the {UNITS[by]} of some run are not known")
     cheap, dear = (method, baseline) if total[method] <= total[baseline] else (baseline, method)
-    groups = {
-        i: _group_size(cost[dear][i] / cost[cheap][i], len((ours if cheap == method else theirs)[i])) for i in shared
-    }
+    there = {i: len((ours if cheap == method else theirs)[i]) for i in shared}
+    wanted = {i: cost[dear][i] / cost[cheap][i] for i in shared}
+    groups = {i: _group_size(wanted[i], there[i]) for i in shared}
     reached = math.fsum(groups[i] * cost[cheap][i] for i in shared) / total[dear]
     ratio = reached if cheap == method else 1 / reached
     mean_runs = float(np.mean(list(groups.values())))
     runs, baseline_runs = (mean_runs, 1.0) if cheap == method else (1.0, mean_runs)
     close = 1 / CLOSE <= reached <= CLOSE
-    note = "" if close else _why_not(cheap, dear, reached, task)
+    short = reached < 1 and any(groups[i] < _group_size(wanted[i], there[i] + 1) for i in shared)
+    note = "" if close else _why_not(cheap, dear, reached, max(there.values()) if short else None)
     found = Matched(task.name, method, baseline, by, runs, baseline_runs, ratio, close, note)
     if not close:
         return found
@@ -146,14 +147,14 @@ def _pooled(records: Sequence[Record], size: int) -> list[Record]:
     return [pool(group) for group in groups]
 
 
-def _why_not(cheap: str, dear: str, reached: float, task: Task) -> str:
-    if reached > 1:
-        return f"one run of {label(cheap)} costs {number(reached, 1)} times one of {label(dear)} on some instances"
+def _why_not(cheap: str, dear: str, reached: float, runs: int | None) -> str:
+    """Why costs are not matched; `runs` of the cheaper one an instance are too few; None where more would not help."""
     if cheap in DETERMINISTIC:
         return f"{label(cheap)} gives the same answer however often it runs"
-    seeds = max(len(records) for records in _runs(task, cheap).values())
-    runs = f"{counted(seeds, 'run')} of {label(cheap)} an instance"
-    return f"{runs} cost {number(reached)} of one run of {label(dear)}: more seeds are needed"
+    if runs is None:
+        whole = f"whole runs of {label(cheap)} come no nearer than {number(reached)} times the cost"
+        return f"{whole} of one run of {label(dear)}"
+    return f"{counted(runs, 'run')} of {label(cheap)} an instance {'is' if runs == 1 else 'are'} too few, more seeds are needed"
 
 
 def _differences(

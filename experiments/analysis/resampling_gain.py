@@ -151,24 +151,29 @@ def _error(logs: Sequence[float], centre: float, *, around_mean: bool) -> float:
 def sentence(gain: Gain) -> str:
     """What the numbers say, and no more."""
     d, name = gain.difference, label(gain.method)
-    if not any(p.resamplings for p in gain.points):
+    enumerated = gain.method == ENUMERATED  # drops what does not fit at every step, which no trace counts as resampling
+    if not enumerated and not any(p.resamplings for p in gain.points):
         return f"{name} never resampled here, so it says nothing of resampling."
     size = (
         f"the {gain.kind} is {percent(gain.mean('resampled'), 0)} with it and {percent(gain.mean('plain'), 0)} without"
     )
     interval = f", difference 95% interval {points(d.low)} to {points(d.high)} points" if d.low is not None else ""
     basis = f"({counted(d.instances, 'instance')}{interval})"
+    what = "enumerating" if enumerated else "resampling"
     match d.verdict:
         case "lower":
-            words = f"Resampling helps: in {name} {size} {basis}."
+            words = f"{what.capitalize()} helps: in {name} {size} {basis}."
         case "higher":
-            words = f"Resampling hurts: in {name} {size} {basis}."
+            words = f"{what.capitalize()} hurts: in {name} {size} {basis}."
         case "no difference":
-            words = f"Resampling changes nothing: in {name} {size} {basis}."
+            words = f"{what.capitalize()} changes nothing: in {name} {size} {basis}."
         case _:
             few = f"; at least {FEWEST} instances are needed" if d.instances < FEWEST else ""
-            words = f"Whether resampling helps in {name} cannot be told: {size} {basis}{few}."
-    often = f"It resampled {number(gain.mean('resamplings'), 1)} times a run"
+            words = f"Whether {what} helps in {name} cannot be told: {size} {basis}{few}."
+    if enumerated:
+        often = "It keeps a few of all continuations at every step, where the others draw one each"
+    else:
+        often = f"It resampled {number(gain.mean('resamplings'), 1)} times a run"
     uneven, even = (gain.among(uneven=u) for u in (True, False))
     if not (uneven.points and even.points):
         return f"{words} {often}."

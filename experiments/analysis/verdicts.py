@@ -142,11 +142,11 @@ def cell(d: Difference | None, kind: str, most: int) -> str:
 
 
 def remarks(comparisons: Sequence[Comparison]) -> list[str]:
-    """What a reader of the table of differences must know, each once, with where it applies."""
+    """What a reader of the table of differences must know, each once, with where it applies; cells say that instances are few."""
     found: dict[str, list[str]] = {}
     for c in comparisons:
         for d in c.differences.values():
-            if d.note:
+            if d.note and d.note != TOO_FEW:
                 where = f"{label(c.method)} against {_lower(label(c.baseline))}"
                 places = found.setdefault(d.note, [])
                 if where not in places:

@@ -15,7 +15,7 @@ from experiments.analysis import costs, false_discovery, matched, summary
 from experiments.analysis.columns import columns_of
 from experiments.analysis.differences import FEWEST
 from experiments.analysis.false_discovery import FAMILY
-from experiments.analysis.labels import label
+from experiments.analysis.labels import MEANINGS, in_order, label
 from experiments.analysis.matched import CLOSE, By, Matched
 from experiments.analysis.metrics import Record
 from experiments.analysis.summary import EXACT, Task
@@ -40,8 +40,10 @@ NOTES = (
     "interval is given either.",
     f"q is the p-value of that test adjusted (Benjamini and Hochberg) for {FAMILY}; of the claims with q at most .05 at most 5% "
     "are false on average, and others are taken back to “cannot tell”.",
+    "What is said of resampling rests on its own interval and test, without that adjustment.",
     "“could only have seen a difference of …” is the smallest true difference that a study of this size and spread finds with 80% "
-    "probability.",
+    "probability at p = .05; the adjustment for other comparisons asks for somewhat more.",
+    "A nat is the unit of natural logarithms: a mask that removes 1 nat of an output leaves 37% of its probability, 3 nats leave 5%.",
     "Equal values on all n instances show that few instances can differ, not that none does: “no difference” is said "
     "from 29 instances on, where at most 10% of all instances can differ (95% bound).",
     "The instance is the unit, so more seeds do not narrow an interval. With few instances bootstrap intervals are "
@@ -80,6 +82,9 @@ class Report:
     cost: str
     """What the study cost, in a sentence."""
     meanings: tuple[tuple[str, str], ...]
+    """What the columns mean."""
+    methods: tuple[tuple[str, str], ...]
+    """What the methods do."""
     commands: tuple[str, ...]
     settings: tuple[str, ...]
     """The model and the options of the tasks."""
@@ -127,6 +132,7 @@ def build(records: Sequence[Record], runs: Sequence[Run] = (), *, baselines: Seq
         meanings=tuple(
             (c.heading, c.meaning) for c in columns_of(r for s in sections for r in s.rows) if c.heading in used
         ),
+        methods=tuple((label(m), MEANINGS[m]) for m in in_order(r["method"] for r in records) if m in MEANINGS),
         commands=tuple(commands(runs)),
         settings=(*(f"model {m}" for m in models), *(f"task {t}" for t in provenance.task_settings(runs))),
         options=tuple((label(m), o) for m, options in provenance.method_options(runs).items() for o in options),

@@ -54,7 +54,7 @@ def quality_against_cost(
             words.append(f"{level.label} {scale * level.value:.3g}")
         axes.set_xscale("log")
         _plain_log_ticks(axes, costs)
-        axes.set(xlabel="forward rows an instance (log scale)", ylabel=axis + (" (%)" if percent else ""))
+        axes.set(xlabel="forward rows an instance (log scale)", ylabel=axis + (" (points)" if percent else ""))
         axes.margins(y=0.12)
         figure.legend(loc="outside lower center", ncols=2, handletextpad=0.5, columnspacing=1.2)
         svg = as_svg(figure)

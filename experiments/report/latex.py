@@ -35,13 +35,31 @@ _COLUMNS = (
 _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': r"\textquotedbl{}",
+    "|": r"\textbar{}", '"': "''",
 }  # fmt: skip
 
 
 def escaped(text: str) -> str:
     """`text` as plain words in LaTeX."""
     return "".join(_ESCAPES.get(c, c) for c in " ".join(visible(text).split()))
+
+
+def tables(rows: Sequence[Row], comparisons: Sequence[Comparison], *, most: int = 40) -> str:
+    r"""`table`s of whole tasks with at most `most` lines each, unless one task has more: a float cannot go over a page.
+
+    They are labelled tab:results, tab:results-2 and so on.
+    """
+    rows = [row for row in rows if row.method not in (EXACT, LOCAL_LAW)]
+    pages: list[list[Row]] = [[]]
+    for _, members in groupby(rows, key=lambda row: row.task):
+        block = list(members)
+        if pages[-1] and len(pages[-1]) + len(block) > most:
+            pages.append([])
+        pages[-1] += block
+    return "\n".join(
+        table(page, comparisons, reference="tab:results" + (f"-{number}" if number > 1 else ""))
+        for number, page in enumerate(pages, start=1)
+    )
 
 
 def table(
@@ -79,7 +97,8 @@ def table(
     return "\n".join([
         r"\begin{table}",
         r"\centering",
-        r"\small",
+        r"\footnotesize",
+        r"\setlength{\tabcolsep}{4pt}",
         rf"\caption{{{words}}}",
         rf"\label{{{reference}}}",
         rf"\begin{{tabular}}{{llr{'r' * (len(headings) - 3)}}}",
@@ -126,7 +145,7 @@ def _caption(names: Sequence[str], baseline: str, compared: bool) -> str:
     if compared:
         words.append(
             rf"$\Delta$ score: paired difference from {escaped(label(baseline).lower())}; $*$: its interval excludes zero "
-            "and an exact paired test agrees after Benjamini and Hochberg's adjustment over all tasks and methods"
+            "and an exact paired test agrees after Benjamini and Hochberg's adjustment over all tasks"
         )
     return (
         "Means over $n$ instances, seeds averaged inside an instance, with 95\\% bootstrap (BCa) intervals. "

@@ -92,9 +92,9 @@ def csv_text(report: Report) -> str:
 
 
 def latex_text(report: Report) -> str:
-    """The results as a LaTeX table for papers."""
+    """The results as LaTeX tables for papers."""
     rows = [row for section in report.sections for row in section.rows]
-    return latex.table(rows, [c for section in report.sections for c in section.comparisons])
+    return latex.tables(rows, [c for section in report.sections for c in section.comparisons])
 
 
 def files(report: Report) -> dict[str, str]:

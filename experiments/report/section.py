@@ -70,7 +70,6 @@ def section(
     rows = summary.summarise(task)
     losses = lost_mass.by_place(task.methods.get(LOCAL, ()))
     gains = resampling_gain.gains(task)
-    seeds = sorted({r["seed"] for r in task.records if r["method"] != EXACT})
     main, more = task_tables.summary_tables(rows, powers)
     found = [
         lost_mass.sentence(losses),
@@ -79,7 +78,7 @@ def section(
     return Section(
         name=task.name,
         anchor=f"task-{text.slug(task.name)}",
-        facts=f"{text.counted(task.instances, 'instance')}, {text.counted(len(seeds), 'seed')}",
+        facts=f"{text.counted(task.instances, 'instance')}, {_seeds(rows)}",
         headline=headlines.headline(task, compared),
         details=verdicts.verdict(task, compared, baselines, rows),
         summary=main,
@@ -104,6 +103,13 @@ def section(
         rows=tuple(rows),
         comparisons=tuple(compared),
     )
+
+
+def _seeds(rows: Sequence[Row]) -> str:
+    """How many seeds the methods ran with: "2 seeds", or "1 to 4 seeds" where they differ."""
+    counts = {row.seeds for row in rows if row.seeds and row.method != EXACT} or {0}
+    fewest = f"{min(counts)} to " if len(counts) > 1 else ""
+    return fewest + text.counted(max(counts), "seed")
 
 
 def _deviations(task: Task) -> Iterator[str]:

@@ -196,7 +196,8 @@ def _not_matched(found: Sequence[Matched]) -> list[str]:
     reasons: dict[tuple[str, str], list[str]] = {}
     for m in found:
         if not m.matched:
-            reasons.setdefault((m.baseline, m.note), []).append(label(m.method))
+            far = "" if m.ratio is None else f" at {number(m.ratio)} times the cost"
+            reasons.setdefault((m.baseline, m.note), []).append(label(m.method) + far)
     return [f"Not matched to {label(b)}: {listed(methods)} ({note})." for (b, note), methods in reasons.items()]
 
 

@@ -26,6 +26,7 @@ from experiments.tasks.problem_files import (
     report_left_out,
     unique,
 )
+from experiments.tasks.sets import in_turn, spread
 from experiments.tasks.sygus import Problem, last_problem
 from smc import GBNF
 
@@ -68,7 +69,7 @@ class GadTask(Task):
         return problems(self)[1]
 
     def instances(self, limit: int | None = None) -> list[Instance]:
-        """The first `limit` problems whose grammar can be enforced, in the order of the files.
+        """The first `limit` problems whose grammar can be enforced, the files (of tables, one a split) in turn.
 
         Raises ExperimentError if the source cannot be read, or no problem of it can be used.
         """
@@ -141,7 +142,7 @@ def problems(task: GadTask) -> tuple[tuple[Row, ...], str]:
     source = Source("gad", task.source or str(OWN), split=task.split, revision=task.data_revision)
     files, commit = source.files((*TABLES, ".ebnf"))
     read = [path for file in files for path in ([file] if file.suffix in TABLES else _of_folder(file.parent))]
-    rows = [row for file in files for row in _rows(file)]
+    rows = in_turn([spread(list(_rows(file))) for file in files])  # neighbours in a file are often alike
     if not rows:
         raise ExperimentError(f"task.source={task.source} holds no problem: its files are empty (task gad).")
     ids = unique(row["id"] for row in rows)

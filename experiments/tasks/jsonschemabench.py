@@ -1,4 +1,4 @@
-"""`jsonschemabench`: documents under schemas from the wild (Geng et al. 2025), shortest schema first.
+"""`jsonschemabench`: documents under schemas from the wild (Geng et al. 2025), spread evenly over their lengths.
 
 Schemas are read from the hub (`task.source=epfl-dlab/JSONSchemaBench`, by default its subset Github_easy and split test), or from a
 local file or folder: tables with the columns json_schema and unique_id, or one JSON file for each schema, as in that benchmark's
@@ -30,6 +30,7 @@ from experiments.tasks.problem_files import (
     report_left_out,
     unique,
 )
+from experiments.tasks.sets import spread
 from smc import JSONSchema
 from smc.vocabulary import to_bytes
 
@@ -97,7 +98,7 @@ class JsonSchemaBenchTask(Task):
         return entries(self)[1]
 
     def instances(self, limit: int | None = None) -> list[Instance]:
-        """The first `limit` schemas that can be enforced, shortest first.
+        """The first `limit` schemas that can be enforced, spread evenly over those that are short enough, from short to long.
 
         Raises ExperimentError if the source cannot be read, or no schema of it can be used.
         """
@@ -209,7 +210,11 @@ def _instance(entry: Entry) -> Instance:
 
 @lru_cache
 def entries(task: JsonSchemaBenchTask) -> tuple[dict[str, Entry], str]:
-    """Every schema by its id, shortest first; and the revision of the data."""
+    """Every schema by its id; and the revision of the data.
+
+    The order spreads evenly over the lengths (see `sets.spread`), so that a small `limit` is not a choice of the easiest. Schemas
+    longer than `max_chars` come last.
+    """
     source = Source("jsonschemabench", task.source or str(OWN), task.subset, task.split, task.data_revision)
     if not source.is_local:
         source = Source("jsonschemabench", source.name, task.subset or SUBSET, task.split or SPLIT, task.data_revision)
@@ -217,6 +222,8 @@ def entries(task: JsonSchemaBenchTask) -> tuple[dict[str, Entry], str]:
     read = sorted((entry for file in files for entry in _read(file)), key=lambda entry: len(entry.text))
     if not read:
         raise ExperimentError(f"task.source={task.source} holds no schema: its files are empty (task jsonschemabench).")
+    short = sum(len(entry.text) <= task.max_chars for entry in read)
+    read = [*spread(read[:short]), *read[short:]]
     ids = unique(entry.id for entry in read)
     return {
         id: Entry(id, entry.schema, entry.request, entry.mentions) for id, entry in zip(ids, read, strict=True)

@@ -58,16 +58,20 @@ class SqlTask(Task):
         return own_revision()
 
     def instances(self, limit: int | None = None) -> list[Instance]:
-        """The first `limit` questions, the databases in turn, easy ones first."""
+        """The first `limit` questions, the databases in turn, easy and hard ones mixed."""
         return [self._instance(question) for question in self.questions[:limit]]
 
     def score(self, instance: Instance, text: str) -> float:
-        """1 if the query returns the rows of the gold query, in any order unless that one has an ORDER BY; else 0."""
+        """1 if the query returns the rows of the gold query, in any order unless that one has an ORDER BY; else 0.
+
+        Columns may come in any order; which rows are doubled counts.
+        """
         question = self._by_id[instance.id]
-        rows = result(question.database, text)
+        rows = result(question.database, self._as_judged(text))
         if rows is None:
             return 0.0
-        return float(same_rows(rows, _gold_rows(question), ordered=is_ordered(question.query)))
+        gold = _gold_rows(question.database, self._as_judged(question.query))
+        return float(same_rows(rows, gold, ordered=is_ordered(question.query)))
 
     def measures(self, instance: Instance, text: str) -> Mapping[str, float]:
         """`runs`: whether the query runs within the limits; `nonempty`: whether it then returns a row."""
@@ -86,6 +90,10 @@ class SqlTask(Task):
     @cached_property
     def _by_id(self) -> dict[str, Question]:
         return {question.id: question for question in self.questions}
+
+    def _as_judged(self, query: str) -> str:
+        """What is run in place of a query when answers are compared."""
+        return query
 
     def _instance(self, question: Question) -> Instance:
         database = question.database
@@ -146,5 +154,5 @@ def result(database: Database, query: str) -> tuple[Row, ...] | None:
 
 
 @lru_cache(maxsize=4096)
-def _gold_rows(question: Question) -> tuple[Row, ...]:
-    return tuple(question.database.rows(question.query))
+def _gold_rows(database: Database, query: str) -> tuple[Row, ...]:
+    return tuple(database.rows(query))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from experiments.tasks.sets import fingerprint, in_turn
+from experiments.tasks.sets import fingerprint, in_turn, spread
 from experiments.tasks.sql_database import Database
 
 FOLDER = Path(__file__).parent / "data" / "sql"
@@ -27,8 +27,8 @@ class Question:
 
 @lru_cache
 def own_questions() -> tuple[Question, ...]:
-    """Every question, the databases in turn: the easiest of each first."""
-    return tuple(in_turn([_questions(name) for name in DATABASES]))
+    """Every question, the databases in turn and each one's spread evenly, so that a small `limit` meets easy and hard ones."""
+    return tuple(in_turn([spread(_questions(name)) for name in DATABASES]))
 
 
 @lru_cache

@@ -19,6 +19,8 @@ MAX_INSTRUCTIONS = 20_000_000
 are counted, so that no clock decides a score."""
 MAX_ROWS = 100_000
 """Rows that a query may return."""
+MAX_CHARACTERS = 20_000_000
+"""Characters (or bytes) that all values which a query returns may have together: the rows alone bound no memory."""
 
 _BETWEEN_COUNTS = 10_000  # instructions between two looks at the count
 _LIMITS = {
@@ -83,12 +85,9 @@ class Database:
         """What a query returns.
 
         Raises:
-            QueryError: it is no single SELECT statement that runs, or exceeds `max_instructions` or `MAX_ROWS`.
+            QueryError: it is no single SELECT statement that runs, or exceeds `max_instructions`, `MAX_ROWS` or `MAX_CHARACTERS`.
         """
-        rows = self._execute(query)
-        if len(rows) > MAX_ROWS:
-            raise QueryError(f"more than {MAX_ROWS} rows")
-        return rows
+        return self._execute(query)
 
     def compiles(self, query: str) -> bool:
         """Whether SQLite can prepare a query: it parses, and its tables and columns exist and are not ambiguous."""
@@ -106,7 +105,7 @@ class Database:
             connection.set_progress_handler(_Countdown(self.max_instructions // _BETWEEN_COUNTS), _BETWEEN_COUNTS)
             try:
                 cursor = connection.execute(statement)
-                rows = cursor.fetchmany(MAX_ROWS + 1)
+                rows = _fetched(cursor)
             # ValueError: a null character, or bytes that are no text; Warning: several statements
             except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as error:
                 raise QueryError(str(error)) from error
@@ -155,6 +154,20 @@ class Database:
 
 
 _COLUMNS = "SELECT name FROM pragma_table_info(?)"
+
+
+def _fetched(cursor: sqlite3.Cursor) -> list[Row]:
+    """All rows. Raises QueryError as soon as they are too many or too long."""
+    rows: list[Row] = []
+    characters = 0
+    for row in cursor:
+        rows.append(row)
+        characters += sum(len(value) for value in row if isinstance(value, (str, bytes)))
+        if len(rows) > MAX_ROWS:
+            raise QueryError(f"more than {MAX_ROWS} rows")
+        if characters > MAX_CHARACTERS:
+            raise QueryError(f"more than {MAX_CHARACTERS} characters")
+    return rows
 
 
 def _authorise(action: int, first: str | None, second: str | None, database: str | None, source: str | None) -> int:

@@ -61,6 +61,15 @@ def is_ordered(query: str) -> bool:
     return any(word.kind == "keyword" and word.text.upper() == "ORDER" and word.depth == 0 for word in words(query))
 
 
+def without_distinct(query: str) -> str:
+    """The query without the word DISTINCT, wherever it stands."""
+    kept = query
+    for word in reversed(list(words(query))):
+        if word.kind == "keyword" and word.text.upper() == "DISTINCT":
+            kept = kept[: word.offset] + kept[word.offset + len(word.text) :].lstrip()
+    return kept
+
+
 def settled(prefix: str) -> str | None:
     """The longest beginning of a prefix that is a query by itself if any continuation is: what stands before the last
     WHERE, GROUP BY, HAVING, ORDER BY or LIMIT outside brackets. None before the first of them.

@@ -159,6 +159,12 @@ def test_a_hub_data_set_is_a_folder_once_it_is_there(tmp_path: Path, monkeypatch
         GadTask(source="someone/GAD-dataset", split="CP").instances()
 
 
+def test_a_small_limit_meets_every_table_and_not_only_its_beginning(tmp_path: Path) -> None:
+    for split in ("BV4", "CP"):
+        write_parquet(tmp_path / f"{split}.parquet", [ROW | {"id": f"{split}_{n}"} for n in range(8)])
+    assert [i.id for i in GadTask(source=str(tmp_path)).instances(4)] == ["BV4_0", "CP_0", "BV4_4", "CP_4"]
+
+
 def test_folders_of_problems(tmp_path: Path) -> None:
     for name in ("x", "y"):
         (tmp_path / "SLIA" / name).mkdir(parents=True)

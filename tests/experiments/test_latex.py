@@ -73,3 +73,18 @@ def test_captions_and_labels_are_the_callers() -> None:
     assert r"\caption{100\% of 3 \& more}" in made
     assert r"\label{tab:mine}" in made
     assert r"a\_b & " in made
+
+
+def test_many_tasks_make_several_tables_none_higher_than_a_page() -> None:
+    found = [rows_and_comparisons(f"task{i}") for i in range(3)]
+    made = latex.tables([r for rows, _ in found for r in rows], [c for _, more in found for c in more], most=7)
+    assert re.findall(r"\\label\{(.+)\}", made) == ["tab:results", "tab:results-2"]
+    first, second = made.split(r"\end{table}")[:2]
+    assert "task1" in first
+    assert "task2" not in first
+    assert [t for t in ("task0", "task1", "task2") if t in second] == ["task2"]
+    assert made.count(r"\begin{table}") == made.count(r"\end{table}") == 2
+
+
+def test_nothing_needs_another_font_encoding_than_the_default() -> None:
+    assert r"\textquotedbl" not in latex.escaped('say "a"'), "it is an error without the T1 encoding"

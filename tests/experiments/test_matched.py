@@ -75,9 +75,16 @@ def test_group_sizes_are_nearest_on_the_scale_of_ratios(wanted: float, available
 def test_too_few_runs_are_not_matched_and_nothing_is_compared() -> None:
     found = matched.compare(task(seeds=2), "smc", "mcmc_restart")
     assert (found.matched, found.ratio, found.differences) == (False, 0.5, {})
-    assert (
-        "2 runs of SMC (enumerate) an instance cost 0.50 of one run of MCMC (restart): more seeds are needed"
-        in found.note
+    assert found.note == "2 runs of SMC (enumerate) an instance are too few, more seeds are needed"
+
+
+@pytest.mark.parametrize(("dear", "reached"), [(14, "0.71"), (15, "1.33")])
+@pytest.mark.parametrize("seeds", [2, 4])
+def test_where_whole_runs_come_not_near_more_seeds_are_not_asked_for(dear: int, reached: str, seeds: int) -> None:
+    found = matched.compare(task(seeds=seeds, dear=dear), "smc", "mcmc_restart")
+    assert not found.matched
+    assert found.note == (
+        f"whole runs of SMC (enumerate) come no nearer than {reached} times the cost of one run of MCMC (restart)"
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from experiments.errors import ExperimentError
 from experiments.tasks import molecules_data
 from experiments.tasks.base import Answer
-from experiments.tasks.molecules import DRAWS, EXAMPLES, THEMES, MoleculesTask, examples
+from experiments.tasks.molecules import DRAWS, EXAMPLES, LONGEST, THEMES, MoleculesTask, examples
 from experiments.tasks.molecules_data import is_novel, molecule, sample
 from experiments.tasks.smiles_grammar import GRAMMAR, parts
 from smc import EBNF
@@ -61,6 +61,19 @@ def test_instances_show_examples_of_their_theme() -> None:
     assert all(instance.potentials == () for instance in MoleculesTask(potential=False).instances(3))
     assert "molsets 0.3.1" in task.revision
     assert "rdkit" in task.revision
+
+
+def test_the_prompt_is_a_list_that_an_answer_continues_by_one_line() -> None:
+    task = MoleculesTask()
+    grammar = EBNF(GRAMMAR).compile(byte_vocabulary())
+    assert task.stops == ("\n",)
+    for instance in task.instances(3):
+        assert isinstance(instance.prompt, str)
+        heading, *lines, open_line = instance.prompt.split("\n")
+        assert (heading, open_line) == ("SMILES of drug-like molecules, one a line:", "")
+        assert instance.display.endswith(": " + ", ".join(lines))
+        assert all(len(line) <= LONGEST and grammar.accepts(line.encode()) for line in lines)
+        assert not any(stop.encode() in line.encode() for stop in task.stops for line in lines)
 
 
 def test_scores_and_measures() -> None:

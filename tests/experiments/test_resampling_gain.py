@@ -112,3 +112,16 @@ def test_a_sampler_that_never_resampled_says_nothing_of_resampling() -> None:
     records = [r | {"trace": []} for r in study(exact=True).records]
     (gain,) = gains(by_task(records)[0])
     assert sentence(gain) == "SMC (sample) never resampled here, so it says nothing of resampling."
+
+
+def test_the_enumerating_sampler_is_not_said_to_resample() -> None:
+    records = [
+        r
+        | {"method": "smc" if r["method"] == "smc_sample" else r["method"], "trace": [{"step": 1, "resampled": False}]}
+        for r in study(exact=True).records
+    ]
+    (gain,) = gains(by_task(records)[0])
+    assert sentence(gain).startswith(
+        "Enumerating helps: in SMC (enumerate) the error of Z is 1% with it and 50% without"
+    )
+    assert "esampl" not in sentence(gain)

@@ -86,13 +86,25 @@ def choices() -> list[str]:
     return [f"{path.parent.name}={path.stem}" for path in sorted(CONFIGS.glob("*/*.yaml"))]
 
 
+# What a choice leaves to the user, who is told if it is not given.
+GIVEN = {
+    "model=hf": ["model.id=some/model"],
+    "model=hf_sharded": ["model.id=some/model"],
+    "task=spider": ["task.folder=some/folder"],
+}
+
+
 @pytest.mark.parametrize("choice", choices())
 def test_every_yaml_composes(choice: str) -> None:
-    config = composed(choice, *(["model.id=some/model"] if choice == "model=hf" else []))
+    config = composed(choice, *GIVEN.get(choice, []))
+    group, _, name = choice.partition("=")
     assert config.method.algorithm in ALGORITHMS
-    assert config.task.name in TASKS
-    if choice == "model=hf":
-        assert config.model.id == "some/model"
+    assert (config.task.kind or config.task.name) in TASKS
+    if group != "study":
+        label = getattr(config, group).mode if group == "tracking" else getattr(config, group).name
+        assert label == name, "records and reports call it as the command line does"
+    if choice in GIVEN:
+        assert "some/" in str(getattr(config, group))
 
 
 @pytest.mark.parametrize("path", sorted((CONFIGS / "study").glob("*.yaml")), ids=lambda path: path.stem)
@@ -338,7 +350,7 @@ def test_traces_that_cannot_be_written_are_written_by_the_next_run(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "pyarrow", None)
-        with pytest.raises(ExperimentError, match="pyarrow: install it .* run the same command again"):
+        with pytest.raises(ExperimentError, match=r"pyarrow: install it .* run the same command again"):
             execute(settings(tmp_path))
     folder = execute(settings(tmp_path))
     assert len(loads) == 1, "the records were complete"
@@ -427,7 +439,7 @@ def command_line(
     [
         (["task=nope"], "There is no task 'nope': choose one of bfcl, "),
         (["method=nope"], "There is no method 'nope': choose one of ars, asap, awrs_smc, beam, "),
-        (["model=nope"], "There is no model 'nope': choose one of hf, smollm2."),
+        (["model=nope"], "There is no model 'nope': choose one of hf, hf_sharded, smollm2."),
         (["study=mine"], "There is no study 'mine': choose one of compare, "),
         (["study=mine"], "study.name=mine"),
         (["tracking=nope"], "There is no tracking 'nope': choose one of disabled, offline, online."),

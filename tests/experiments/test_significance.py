@@ -134,15 +134,16 @@ def test_a_claim_is_taken_back_when_its_family_explains_it() -> None:
     assert found[0].q == pytest.approx(0.12)
 
 
-def test_families_are_of_one_baseline_and_quantity_over_tasks_and_methods() -> None:
+def test_families_are_of_one_method_baseline_and_quantity_over_tasks() -> None:
     compared = [
         Comparison("a", "smc", "local_masking", {"right": difference(0.02), "tv": difference(0.5)}),
         Comparison("a", "mcmc", "local_masking", {"right": difference(0.04)}),
         Comparison("b", "smc", "local_masking", {"right": difference(None, "cannot tell")}),
+        Comparison("c", "smc", "local_masking", {"right": difference(0.3)}),
         Comparison("a", "smc", "greedy_masking", {"right": difference(0.02)}),
     ]
     found = false_discovery.adjust(compared)
-    assert [c.differences["right"].q for c in found] == [0.04, 0.04, None, 0.02]
+    assert [c.differences["right"].q for c in found] == [0.04, 0.04, None, 0.3, 0.02]
     assert found[0].differences["tv"].q == 0.5
     assert [(c.task, c.method) for c in found] == [(c.task, c.method) for c in compared]
     assert false_discovery.adjust([]) == []

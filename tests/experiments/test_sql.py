@@ -19,7 +19,7 @@ from experiments.tasks.sql_data import DATABASES, Question, own_questions
 from experiments.tasks.sql_database import Database, QueryError, Table
 from experiments.tasks.sql_grammar import grammar, identifier
 from experiments.tasks.sql_rows import same_rows
-from experiments.tasks.sql_text import is_ordered, places, settled
+from experiments.tasks.sql_text import is_ordered, places, settled, without_distinct
 from smc import EBNF, SMCSampler, TableModel
 from smc.constraints.crosscheck import BYTES, leads_through
 
@@ -44,7 +44,7 @@ def score(key: str, text: str) -> float:
 # --- the data
 
 
-def test_there_are_enough_questions_and_a_small_limit_mixes_databases_and_begins_with_easy_ones() -> None:
+def test_there_are_enough_questions_and_a_small_limit_mixes_databases_and_difficulties() -> None:
     assert len(DATABASES) >= 5
     assert len(BY_ID) == len(own_questions()) >= 60
     assert min(Counter(question.database.name for question in own_questions()).values()) >= 12
@@ -52,6 +52,8 @@ def test_there_are_enough_questions_and_a_small_limit_mixes_databases_and_begins
     first = own_questions()[: len(DATABASES)]
     assert [question.database.name for question in first] == list(DATABASES)
     assert not any(word in question.query for question in first for word in ("JOIN", "GROUP", "ORDER", "(SELECT"))
+    third, all_ = (sum("JOIN" in question.query for question in own_questions()[:n]) for n in (26, 78))
+    assert abs(third / 26 - all_ / 78) < 0.08
     assert [instance.id for instance in TASK.instances(7)] == [question.id for question in own_questions()[:7]]
 
 
@@ -172,6 +174,13 @@ def test_names_that_sqlite_would_not_take_are_quoted(tmp_path: Path) -> None:
     assert identifier("name") == "name"
 
 
+@pytest.mark.parametrize("word", ["cast", "raise", "current_date", "limit", "key", "year", "first"])
+def test_a_column_named_as_a_keyword_is_read_as_that_column(tmp_path: Path, word: str) -> None:
+    script = tmp_path / "words.sql"
+    script.write_text(f"CREATE TABLE t (\"{word}\" TEXT); INSERT INTO t VALUES ('it');", encoding="utf-8")
+    assert Database("words", script).rows(f"SELECT {identifier(word)} FROM t;") == [("it",)]
+
+
 # --- running what nobody has read
 
 
@@ -209,6 +218,7 @@ def test_names_that_sqlite_would_not_take_are_quoted(tmp_path: Path) -> None:
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n",
         "SELECT COUNT(*) FROM " + ", ".join(f"books b{n}" for n in range(9)),
         "SELECT 1 FROM " + ", ".join(f"books b{n}" for n in range(5)),
+        "SELECT " + "replace(" * 5 + "'aaaaaaaa'" + ", 'a', 'aaaaaaaa')" * 5 + " FROM books, books b, books c",
     ],
     ids=lambda query: query[:30],
 )
@@ -239,7 +249,11 @@ def test_no_statement_harms_or_hangs(query: str, tmp_path: Path, monkeypatch: py
         ("library_09", "SELECT title FROM books WHERE pages > 450 ORDER BY title", 0.0),  # the right rows, not in order
         ("library_05", "SELECT SUM(pages) / 14.0 FROM books", 1.0),
         ("library_05", "SELECT SUM(pages) / 14 FROM books", 0.0),  # SQLite divides whole numbers
-        ("library_08", "SELECT COUNT(*), genre FROM books GROUP BY genre", 0.0),
+        ("library_08", "SELECT COUNT(*), genre FROM books GROUP BY genre", 1.0),  # no order of columns was asked for
+        ("library_08", "SELECT COUNT(*), COUNT(*) FROM books GROUP BY genre", 0.0),
+        ("library_02", "SELECT COUNT(*) FROM loans", 0.0),
+        ("airline_05", "SELECT MIN(seats) FROM planes", 0.0),
+        ("school_07", "SELECT MIN(name) FROM teachers", 0.0),
         ("library_12", "SELECT title FROM books WHERE NOT id IN (SELECT book_id FROM loans)", 1.0),
     ],
 )
@@ -265,6 +279,22 @@ def test_rows_compare_as_multisets_with_rounding() -> None:
     # two rows whose first numbers are equal within rounding, but not in the same order
     assert same_rows([(0.1 + 1e-9, "b"), (0.1, "a")], [(0.1 + 1e-9, "a"), (0.1, "b")], ordered=False)
     assert same_rows([], [], ordered=True)
+
+
+def test_columns_compare_in_any_order_but_rows_stay_together() -> None:
+    assert same_rows([(1, "a"), (2, "b")], [("b", 2), ("a", 1)], ordered=False)
+    assert same_rows([(1, "a"), (2, "b")], [("a", 1), ("b", 2)], ordered=True)
+    assert not same_rows([(1, "a"), (2, "b")], [("b", 2), ("a", 1)], ordered=True)
+    assert not same_rows([(1, "a"), (2, "b")], [("b", 1), ("a", 2)], ordered=False)  # each column fits, the rows do not
+    assert same_rows([(1, 2, 3), (2, 1, 3)], [(3, 2, 1), (3, 1, 2)], ordered=True)
+    assert same_rows([(1, 2), (2, 1), (1, 1)], [(2, 1), (1, 2), (1, 1)], ordered=False)
+    assert not same_rows([(1, 1), (2, 2)], [(1, 2), (2, 1)], ordered=False)
+    wide = [tuple([None] * 30 + [place, 1 - place]) for place in (0, 1)]
+    assert same_rows(wide, [row[::-1] for row in wide], ordered=False)  # thirty equal columns are one choice
+    assert not same_rows(wide, [(*row[:31], row[30]) for row in wide], ordered=False)
+    flags = [tuple((place + row) % 2 for place in range(40)) for row in (0, 1)]  # two to the forty orders of columns
+    assert not same_rows([(*row[:39], 7) for row in flags], flags, ordered=False)
+    assert same_rows(flags, [row[::-1] for row in flags], ordered=True)
 
 
 @pytest.mark.parametrize(
@@ -417,12 +447,38 @@ def test_what_is_wrong_with_a_spider_folder_is_one_clear_message(tmp_path: Path)
     with pytest.raises(ExperimentError, match=r"'lost' is missing .*lost\.sqlite"):
         spider(tmp_path, lost).instances()
     broken = [{"db_id": "pets", "question": "?", "query": "SELECT weight FROM pet"}]
-    with pytest.raises(ExperimentError, match="pets_0000 does not run: no such column: weight"):
+    with pytest.raises(ExperimentError, match=r"No gold query of .* runs"):
         spider(tmp_path, broken).instances()
     task = spider(tmp_path)
     (tmp_path / "database" / "pets" / "pets.sqlite").write_bytes(b"this is no database" * 100)
     with pytest.raises(ExperimentError, match=r"'pets' cannot be opened .*not a database"):
         task.instances()
+
+
+def test_spider_takes_distinct_out_of_both_queries(tmp_path: Path) -> None:
+    entries = [
+        {"db_id": "pets", "question": "Kinds?", "query": "SELECT DISTINCT age > 3 FROM pet"},
+        {"db_id": "pets", "question": "How many kinds?", "query": "SELECT count(distinct age > 3) FROM pet"},
+    ]
+    task = spider(tmp_path, entries)
+    kinds, number = task.instances()
+    assert task.score(kinds, "SELECT age > 3 FROM pet") == task.score(kinds, "SELECT DISTINCT age > 3 FROM pet") == 1.0
+    assert task.score(number, "SELECT COUNT(*) FROM pet") == 1.0
+    assert without_distinct("SELECT DISTINCT a FROM t WHERE b = 'distinct'") == "SELECT a FROM t WHERE b = 'distinct'"
+    assert without_distinct("SELECT COUNT(DISTINCT a) FROM distinct_t") == "SELECT COUNT(a) FROM distinct_t"
+
+
+def test_questions_whose_own_query_does_not_run_are_left_out_visibly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = [
+        {"db_id": "pets", "question": "?", "query": "SELECT weight FROM pet"},
+        {"db_id": "pets", "question": "How many?", "query": "SELECT COUNT(*) FROM pet"},
+    ]
+    assert [instance.id for instance in spider(tmp_path, entries).instances(1)] == ["pets_0001"]
+    said = capsys.readouterr().err
+    assert "spider: 1 of the first 2 problems are left out. pets_0000" in said
+    assert "no such column: weight" in said
 
 
 def test_a_question_beyond_the_limit_is_not_looked_at(tmp_path: Path) -> None:

@@ -251,11 +251,11 @@ def test_a_run_is_not_continued_with_another_revision(tmp_path: Path, name: str)
 
 def test_a_run_is_marked_only_after_what_belongs_to_it(tmp_path: Path) -> None:
     def fails(records: list[dict[str, Any]]) -> None:
-        raise OSError
+        raise OSError("full")
 
     with open_run(tmp_path) as store:
         store.append(record("1"))
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="full"):
             store.finish([record_key(record("1"))], before=fails)
         assert not (tmp_path / DONE).exists()
         assert store.finish([record_key(record("1"))])

@@ -28,7 +28,14 @@ def test_the_first_accepted_call_is_right_and_prose_is_wrong() -> None:
     assert task.score(drink, "You are welcome!") == 0.0
     assert task.score(drink, "<tool_call>") == 0.0
     assert task.score(drink, str(drink.reference) * 2) == 0.0
+    assert task.score(drink, f"{drink.reference}\n") == 1.0, "as in the benchmark, only the calls are looked at"
     assert task.score(drink, str(drink.reference).replace("ChaDri.change_drink", "ChaFod")) == 0.0
+
+
+def test_entries_about_the_same_tools_share_one_constraint() -> None:
+    """Checking the schemas of all 1,053 entries, one by one, would take most of a minute."""
+    instances = ToolsTask().instances(60)
+    assert len({id(i.constraint) for i in instances}) == len({str(i.constraint.tools) for i in instances}) < 60
 
 
 def test_limit_and_options() -> None:

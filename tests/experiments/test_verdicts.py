@@ -89,7 +89,10 @@ def test_harmless_because_the_weights_are_even() -> None:
     unclear = Difference(0.01, -0.03, 0.05, 36, 0, "cannot tell", "", p=0.6, detectable=0.08)
     found = said(unclear, task(spread=0.0))
     assert found.kind == "harmless"
-    assert "as far as these show no score differs by more than 0.1 points (95% bound of the mean over 36 instances)" in found.sentence
+    assert (
+        "as far as these show no score differs by more than 0.1 points (95% bound of the mean over 36 instances)"
+        in found.sentence
+    )
     assert said(unclear, task(spread=0.0, instances=20)).kind == "cannot tell", "twenty instances alike are too few"
     assert said(FOUND, task(spread=0.0)).kind == "costs", "what was seen comes before what was reckoned"
 
@@ -244,13 +247,14 @@ def test_a_tasks_own_measures_become_columns() -> None:
         record(
             [sequence("a", 1.0)],
             instance=f"i{i}",
-            scores={"measure/qed": 0.5 + 0.1 * i, "together/distinct_share": 0.25},
+            scores={"measure/qed": 0.5 + 0.1 * i, "measure/valid": 1.0, "together/distinct_share": 0.25},
         )
         for i in range(2)
     ]
     rows = summary.summarise(summary.by_task(records)[0])
     columns = {c.name: c for c in summary.columns_of(rows)}
-    assert columns["measure/qed"].heading == "Qed"
+    assert columns["measure/qed"].heading == "QED"
+    assert columns["measure/valid"].heading == "Valid (measure)", "two columns of one name cannot be told apart"
     assert columns["together/distinct_share"].heading == "Distinct share"
     assert rows[0].values["measure/qed"] == pytest.approx(0.55)
     assert rows[0].counts["together/distinct_share"] == 2

@@ -9,7 +9,7 @@ INSERT INTO airports VALUES
 
 INSERT INTO planes VALUES
   (1, 'Airbus A320', 180, 2012), (2, 'Airbus A319', 144, 2006), (3, 'Boeing 737', 160, 2009), (4, 'Embraer 190', 100, 2017),
-  (5, 'Airbus A321', 220, 2020), (6, 'ATR 72', 70, 2015), (7, 'Boeing 787', 290, 2021), (8, 'Embraer 175', 76, 2014);
+  (5, 'Airbus A321', 220, 2020), (6, 'ATR 72', 72, 2015), (7, 'Boeing 787', 290, 2021), (8, 'Embraer 175', 76, 2014);
 
 INSERT INTO flights VALUES
   ('SK101', 'LHR', 'CDG', 2, 350, 95), ('SK102', 'CDG', 'LHR', 2, 350, 105), ('SK210', 'LHR', 'MAD', 1, 1245, 160),

@@ -4,7 +4,7 @@ CREATE TABLE marks (id INTEGER PRIMARY KEY, student_id INTEGER REFERENCES studen
 
 INSERT INTO teachers VALUES
   (1, 'Ms Carter', 'maths', 3900), (2, 'Mr Silva', 'history', 3400), (3, 'Ms Novak', 'music', 2950),
-  (4, 'Mr Brandt', 'physics', 4100), (5, 'Ms Ito', 'art', 2800), (6, 'Mr Quinn', 'maths', 3600),
+  (4, 'Mr Voss', 'physics', 4100), (5, 'Ms Ito', 'art', 2800), (6, 'Mr Quinn', 'maths', 3600),
   (7, 'Ms Rossi', 'biology', 3550), (8, 'Mr Haas', 'sports', 3100);
 
 INSERT INTO students VALUES
