@@ -34,11 +34,15 @@ COMMAND = "python -m experiments.run"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
-def execute(config: Config, *, command: str = COMMAND, sweep: bool = False) -> Path | None:
+def execute(config: Config, *, command: str = COMMAND, sweep: bool = False, patience: float = 0.0) -> Path | None:
     """Do what is missing of one run, or of this job's share of it; its folder, or None where a sweep passed over it.
 
     A method that draws nothing runs once, as seed 0. In a sweep, pairs that cannot be run and runs that another job of the
     sweep is at are passed over.
+
+    Args:
+        command: what was typed. sweep: whether this is one job of several.
+        patience: seconds to wait for a process that is writing the run (`store.open_run`).
 
     Raises:
         ExperimentError, SMCError: bad input, in words for the user. Records written before stay.
@@ -58,7 +62,7 @@ def execute(config: Config, *, command: str = COMMAND, sweep: bool = False) -> P
         _refuse_out_of_reach(config, method, task, instances)
         if config.strict_language:
             _refuse_narrowing(instances)  # what is known without a model
-        return _complete(config, command, task, method, instances, title)
+        return _complete(config, command, task, method, instances, title, 0.0 if method.deterministic else patience)
     except OutOfReach as error:
         if not sweep:
             raise
@@ -78,7 +82,13 @@ def _seeds(config: Config) -> int:
 
 
 def _complete(
-    config: Config, command: str, task: Task, method: Method, instances: Sequence[Instance], title: str
+    config: Config,
+    command: str,
+    task: Task,
+    method: Method,
+    instances: Sequence[Instance],
+    title: str,
+    patience: float,
 ) -> Path:
     """Do what is missing, and mark the run as complete when nothing is, whichever jobs did it."""
     name = run_id(identity(config))
@@ -98,7 +108,7 @@ def _complete(
     settings = _settings(config, len(instances))
     refuse_ambiguity(study, name, settings)
     # The folder comes first: that it is writable and nobody else's should be known before a model is loaded.
-    with open_run(folder, shard=config.shard, shards=config.shards) as store:
+    with open_run(folder, shard=config.shard, shards=config.shards, patience=patience) as store:
         if todo := missing():
             store.claim(settings)
             refuse_ambiguity(study, name, settings)  # once more: another job may have begun at the same moment

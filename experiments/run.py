@@ -30,6 +30,9 @@ from smc.errors import SMCError
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
+REQUEUED = 60.0
+"""Seconds that a job of a launcher waits for the one before it, which may have been killed a moment ago."""
+
 register_schemas()
 
 
@@ -52,7 +55,12 @@ def app(raw: DictConfig) -> None:
             raise ExperimentError(f"{name} has no value: give it on the command line, {name}=<value>.")
         config = OmegaConf.to_object(raw)
         assert isinstance(config, Config)
-        execute(config, command=" ".join((COMMAND, *context.overrides.task)), sweep=sweep)
+        execute(
+            config,
+            command=" ".join((COMMAND, *context.overrides.task)),
+            sweep=sweep,
+            patience=0.0 if sweeps.launching else REQUEUED,
+        )
     except (ExperimentError, SMCError, OSError) as error:
         message = _about(error, raw.results) if isinstance(error, OSError) else str(error)
         print(f"Error: {message}", file=sys.stderr, flush=True)

@@ -16,6 +16,7 @@ import json
 import math
 import os
 import secrets
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -196,8 +197,12 @@ def is_being_written(path: Path) -> bool:
 
 
 @contextmanager
-def open_run(folder: str | Path, *, shard: int = 0, shards: int = 1) -> Iterator[RunStore]:
+def open_run(folder: str | Path, *, shard: int = 0, shards: int = 1, patience: float = 0.0) -> Iterator[RunStore]:
     """Open a run's folder for appending: create it if need be, lock the job's file, cut off a torn line.
+
+    Args:
+        patience: seconds to wait for another process to let go: a job that was requeued may begin before the system has
+            noticed that the process before it is gone.
 
     Raises:
         BusyError: another process is writing this part of the run, or splits the run otherwise and so may be at the same
@@ -208,19 +213,35 @@ def open_run(folder: str | Path, *, shard: int = 0, shards: int = 1) -> Iterator
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / records_name(shard, shards)
-    same_split = {records_name(k, shards) for k in range(shards)}
-    with open(path, "a+b") as stream:
-        others = (other for other in folder.glob(_ANY_RECORDS) if other.name not in same_split)
-        if not lock(stream, path) or any(is_being_written(other) for other in others):
+    patient_until = time.monotonic() + patience
+    while (stream := _taken(path, shards)) is None:
+        if time.monotonic() >= patient_until:
             raise BusyError(
                 f"Another process is writing the run in {folder}: let it finish (this command then skips what is "
                 "done), or stop it first."
             )
+        time.sleep(min(1.0, patience))
+    with stream:
         stream.seek(0)
         records, end = _parse(path, stream.read())
         stream.truncate(end)
         stream.seek(0, os.SEEK_END)
         yield RunStore(folder, stream, records)
+
+
+def _taken(path: Path, shards: int) -> BinaryIO | None:
+    """A job's file, open and locked; None if another process has it, or is at the run in another split."""
+    same_split = {records_name(k, shards) for k in range(shards)}
+    stream = open(path, "a+b")  # noqa: SIM115  the caller closes it
+    try:
+        others = (other for other in path.parent.glob(_ANY_RECORDS) if other.name not in same_split)
+        if lock(stream, path) and not any(is_being_written(other) for other in others):
+            return stream
+    except BaseException:
+        stream.close()
+        raise
+    stream.close()
+    return None
 
 
 def refuse_ambiguity(study: str | Path, name: str, config: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,16 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
         store.append(record("1"))
     write(tmp_path, record("2"))
     assert len(read_records(tmp_path)) == 2
+
+
+def test_a_patient_process_waits_until_the_other_lets_go(tmp_path: Path) -> None:
+    with open_run(tmp_path) as store:
+        store.append(record("1"))
+        other = threading.Timer(0.3, store._stream.close)
+        other.start()
+        with open_run(tmp_path, patience=30) as after:
+            assert [r["instance"] for r in after.records] == ["1"]
+        other.join()
 
 
 WRITER = """
