@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 .PHONY: help setup compare reference methods test lint bench bench-genlm language clean
 help:
 	@echo "make compare  run the comparison on the embedded model and write its report"
-	@echo "make reference  the same for all tasks: the committed report (more than half an hour)"
+	@echo "make reference  the same for all tasks: the committed report (about an hour)"
 	@echo "make methods  compare every method with the exact posterior"
 	@echo "make test     run all tests"
 	@echo "make lint     ruff and mypy"

@@ -87,7 +87,9 @@ class HFModel:
             found = [i for i, spelled in enumerate(self.vocabulary.tokens) if spelled == text.encode()]
             found = [i for i in found if i not in self.vocabulary.special_ids]
             if not text or not found:
-                raise OptionError(f"No token of the model {self.name!r} spells {text!r} alone, so it cannot end sequences.")
+                raise OptionError(
+                    f"No token of the model {self.name!r} spells {text!r} alone, so it cannot end sequences."
+                )
             ids += [i for i in found if i not in self.vocabulary.stop_ids]
         stops = (*self.vocabulary.stop_ids, *dict.fromkeys(ids))
         other = copy.copy(self)
