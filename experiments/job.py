@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from experiments.evaluate import judged
 from experiments.methods import Method, build_method
 from experiments.models import load_model
 from experiments.revisions import model_revision
-from experiments.store import DONE, RunStore, done_keys, open_run, refuse_ambiguity, run_id
+from experiments.store import DONE, Key, RunStore, done_keys, open_run, refuse_ambiguity, run_id
 from experiments.tasks import Instance, Task, build_task
 from experiments.traces import write_traces
 from experiments.tracking import Tracker, open_tracker
@@ -98,18 +98,18 @@ def _complete(
     share = instances[config.shard :: config.shards]
     part = f", part {config.shard} of {config.shards}" if config.shards > 1 else ""
 
-    def missing() -> list[Instance]:
-        done = done_keys(folder)
+    def missing(done: Set[Key]) -> list[Instance]:
         return [instance for instance in share if keys[instance.id] not in done]
 
-    if not missing() and ((folder / DONE).exists() or not done_keys(folder).issuperset(keys.values())):
+    done = done_keys(folder)
+    if not missing(done) and ((folder / DONE).exists() or not done.issuperset(keys.values())):
         print(f"{title}{part}: complete already ({len(share)} instances), skipped: {folder}")
         return folder
     settings = _settings(config, len(instances))
     refuse_ambiguity(study, name, settings)
     # The folder comes first: that it is writable and nobody else's should be known before a model is loaded.
     with open_run(folder, shard=config.shard, shards=config.shards, patience=patience) as store:
-        if todo := missing():
+        if todo := missing(done_keys(folder)):
             store.claim(settings)
             refuse_ambiguity(study, name, settings)  # once more: another job may have begun at the same moment
             _run_missing(config, command, task, method, todo, store, title + part, settings)
