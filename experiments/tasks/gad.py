@@ -20,10 +20,10 @@ from experiments.tasks.problem_files import (
     Row,
     Source,
     digest,
+    first_usable,
     read_file,
     read_text,
     refusal,
-    report_left_out,
     unique,
 )
 from experiments.tasks.sets import in_turn, spread
@@ -103,37 +103,26 @@ _problem = lru_cache(maxsize=1024)(last_problem)
 @lru_cache
 def usable(task: GadTask, limit: int | None) -> tuple[Instance, ...]:
     """The first `limit` problems with a grammar that can be enforced; those in between that have none are said on stderr."""
-    kept: list[Instance] = []
-    left_out: dict[str, str] = {}
-    for instance, reason in map(_attempted, problems(task)[0]):
-        if limit is not None and len(kept) == limit:
-            break
-        if instance is None:
-            left_out |= reason
-        else:
-            kept.append(instance)
-    report_left_out(task.name, left_out, len(kept) + len(left_out))
-    if not kept:
-        raise ExperimentError(
-            f"No problem of task.source={task.source} (task {task.name}) has a grammar that can be enforced: the reasons are above. "
-            "The dialect is llama.cpp's GBNF: rules `name ::= ...`, beginning with `root`."
-        )
-    return tuple(kept)
+    rows = first_usable(
+        task.name,
+        ((row["id"], row) for row in problems(task)[0]),
+        lambda row: refusal(lambda: GBNF(row["grammar"])),
+        limit,
+        f"No problem of task.source={task.source} (task {task.name}) has a grammar that can be enforced: the reasons are above. "
+        "The dialect is llama.cpp's GBNF: rules `name ::= ...`, beginning with `root`.",
+    )
+    return tuple(map(_instance, rows))
 
 
-def _attempted(row: Row) -> tuple[Instance | None, dict[str, str]]:
-    """The instance of a row; or none, and the reason by the row's id."""
-    if (reason := refusal(lambda: GBNF(row["grammar"]))) is not None:
-        return None, {row["id"]: reason}
+def _instance(row: Row) -> Instance:
     prompt = row["prompt"]
-    instance = Instance(
+    return Instance(
         id=row["id"],
         prompt=prompt,
         constraint=GBNF(row["grammar"]),
         display=prompt if len(prompt) <= _SHOWN else f"... {prompt[-_SHOWN:]}",
         reference=row["reference"],
     )
-    return instance, {}
 
 
 @lru_cache

@@ -23,11 +23,11 @@ from experiments.tasks.problem_files import (
     TABLES,
     Source,
     digest,
+    first_usable,
     parse,
     read_file,
     read_text,
     refusal,
-    report_left_out,
     unique,
 )
 from experiments.tasks.sets import spread
@@ -170,22 +170,15 @@ def _mentions(value: Any, asked: Any) -> bool:
 @lru_cache
 def usable(task: JsonSchemaBenchTask, limit: int | None) -> tuple[Instance, ...]:
     """The first `limit` schemas that can be enforced; those in between that cannot be are said on stderr."""
-    kept: list[Instance] = []
-    left_out: dict[str, str] = {}
-    for entry in entries(task)[0].values():
-        if limit is not None and len(kept) == limit:
-            break
-        if (reason := _obstacle(task, entry)) is not None:
-            left_out[entry.id] = reason
-        else:
-            kept.append(_instance(entry))
-    report_left_out(task.name, left_out, len(kept) + len(left_out))
-    if not kept:
-        raise ExperimentError(
-            f"No schema of task.source={task.source} (task {task.name}) can be used: the reasons are above. Check the source, or raise "
-            f"task.max_chars={task.max_chars}."
-        )
-    return tuple(kept)
+    found = first_usable(
+        task.name,
+        ((entry.id, entry) for entry in entries(task)[0].values()),
+        lambda entry: _obstacle(task, entry),
+        limit,
+        f"No schema of task.source={task.source} (task {task.name}) can be used: the reasons are above. Check the source, or raise "
+        f"task.max_chars={task.max_chars}.",
+    )
+    return tuple(map(_instance, found))
 
 
 def _obstacle(task: JsonSchemaBenchTask, entry: Entry) -> str | None:

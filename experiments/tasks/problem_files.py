@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from experiments.errors import ExperimentError
 from smc.errors import SMCError
@@ -23,6 +23,9 @@ Row = dict[str, Any]
 
 TABLES = (".parquet", ".jsonl")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,28 @@ def refusal(make: Callable[[], Any]) -> str | None:
     except SMCError as error:
         return str(error)
     return None
+
+
+def first_usable(
+    task: str, named: Iterable[tuple[str, T]], obstacle: Callable[[T], str | None], limit: int | None, none_left: str
+) -> list[T]:
+    """The first `limit` items without an obstacle; those in between that have one are said on stderr, by name and reason.
+
+    Raises ExperimentError, with `none_left`, if there is no such item.
+    """
+    kept: list[T] = []
+    left_out: dict[str, str] = {}
+    for id, item in named:
+        if limit is not None and len(kept) == limit:
+            break
+        if (reason := obstacle(item)) is not None:
+            left_out[id] = reason
+        else:
+            kept.append(item)
+    report_left_out(task, left_out, len(kept) + len(left_out))
+    if not kept:
+        raise ExperimentError(none_left)
+    return kept
 
 
 def report_left_out(task: str, left_out: Mapping[str, str], among: int) -> None:

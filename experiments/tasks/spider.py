@@ -19,7 +19,7 @@ from typing import Any
 
 from experiments.errors import ExperimentError
 from experiments.tasks.base import Instance
-from experiments.tasks.problem_files import digest, report_left_out
+from experiments.tasks.problem_files import digest, first_usable
 from experiments.tasks.sets import in_turn, spread
 from experiments.tasks.sql import SqlTask
 from experiments.tasks.sql_data import Question
@@ -54,22 +54,15 @@ class SpiderTask(SqlTask):
 
     def instances(self, limit: int | None = None) -> list[Instance]:
         """The first `limit` questions whose own query runs; those in between whose does not are said on stderr."""
-        kept: list[Question] = []
-        left_out: dict[str, str] = {}
-        for question in self.questions:
-            if limit is not None and len(kept) == limit:
-                break
-            if (reason := _obstacle(question, self._as_judged(question.query))) is not None:
-                left_out[question.id] = reason
-            else:
-                kept.append(question)
-        report_left_out(self.name, left_out, len(kept) + len(left_out))
-        if not kept:
-            raise ExperimentError(
-                f"No gold query of {self._list} runs: the reasons are above. Check that the databases are those that the questions "
-                "were written for."
-            )
-        return [self._instance(question) for question in kept]
+        found = first_usable(
+            self.name,
+            ((question.id, question) for question in self.questions),
+            lambda question: _obstacle(question, self._as_judged(question.query)),
+            limit,
+            f"No gold query of {self._list} runs: the reasons are above. Check that the databases are those that the questions "
+            "were written for.",
+        )
+        return [self._instance(question) for question in found]
 
     @property
     def revision(self) -> str:
