@@ -44,12 +44,15 @@ class Weights:
             survives. The weight alone is what an item weighs.
         eves: [N, K] how many of an item's particles descend from each of the K particles of the start, so that rows
             sum to `count`; None where that is not tracked.
+        log_survival: [N] log of the chance with which this branching kept each item, 0 where it was sure to; None where
+            items are not kept independently of each other, up to a systematic draw.
     """
 
     log_weight: np.ndarray
     count: np.ndarray
     log_twist: np.ndarray | None = None
     eves: np.ndarray | None = None
+    log_survival: np.ndarray | None = None
 
     @property
     def log_mass(self) -> np.ndarray:
@@ -75,6 +78,7 @@ class Weights:
             self.count[index],
             None if self.log_twist is None else self.log_twist[index],
             None if self.eves is None else self.eves[index],
+            None if self.log_survival is None else self.log_survival[index],
         )
 
     @staticmethod
@@ -91,9 +95,9 @@ class Weights:
         )
 
     @staticmethod
-    def singles(log_weight: np.ndarray) -> Weights:
+    def singles(log_weight: np.ndarray, log_survival: np.ndarray | None = None) -> Weights:
         """One particle an item."""
-        return Weights(log_weight, np.ones(len(log_weight), dtype=np.int64))
+        return Weights(log_weight, np.ones(len(log_weight), dtype=np.int64), log_survival=log_survival)
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,12 @@ class Offspring:
     log_kept: np.ndarray | None = None
     checks: int = 0
     log_prob: np.ndarray | None = None
+
+    @property
+    def thinned(self) -> bool:
+        """Whether anything that could have gone on was kept by chance."""
+        chances = [w.log_survival for w in (self.live, self.stopped, self.pool) if w is not None]
+        return any(bool((c < 0).any()) for c in chances if c is not None)
 
 
 @dataclass(frozen=True)
@@ -339,26 +349,33 @@ class Enumerate:
         chosen = self._choose(Candidates(table, shift, others), population, draws)
 
         at = chosen.rows, chosen.columns
-        asked = [chosen.index, chosen.log_mass, children.plain.log_token_at(*at)]
+        log_before = (children.log_token_at(*at) if priority is None else priority[at].double()) + shift[chosen.rows]
+        asked = [chosen.index, chosen.log_mass, children.plain.log_token_at(*at), log_before]
         if priority is not None:  # mass over the chance to survive: nothing but the mass where that was sure
             asked += [children.log_token_at(*at) - priority[at] + chosen.log_mass]
-        index, log_survivor, log_prob, *log_live = children.fetch(*asked)
+        index, log_survivor, log_prob, log_before_there, *log_live = children.fetch(*asked)
         kept, place = chosen.kept(index, log_survivor)
-        live = Weights.singles(log_live[0][place] if log_live else kept.log_mass)
+        log_survival = _log_chance(log_before_there[place], kept.log_mass)
+        live = Weights.singles(log_live[0][place] if log_live else kept.log_mass, log_survival)
 
         stop_mass = log_mass + children.log_stop
         dead = int(population.count[children.log_kept == -np.inf].sum())
         if not self.compete:
             stops = np.flatnonzero(children.log_stop > -np.inf)
-            stopped = Weights.singles(stop_mass[stops])
+            stopped = Weights.singles(stop_mass[stops], np.zeros(len(stops)))
             return Offspring(kept.rows, kept.columns, live, stops, stopped, dead=dead, log_prob=log_prob[place])
 
+        others_before = np.concatenate([children.log_stop + (log_mass + stop_twist), pool.log_priority])
+        log_survival = _log_chance(others_before[kept.others], kept.log_mass_others)
         is_stop = kept.others < len(stop_mass)
         stops = kept.others[is_stop]
-        stopped = Weights.singles(kept.log_mass_others[is_stop] - stop_twist[stops])
-        survivors = Weights(np.full(len(pool), -np.inf), np.zeros(len(pool), dtype=np.int64))
+        stopped = Weights.singles(kept.log_mass_others[is_stop] - stop_twist[stops], log_survival[is_stop])
         where = kept.others[~is_stop] - len(stop_mass)
-        survivors.log_weight[where], survivors.count[where] = kept.log_mass_others[~is_stop], 1
+        log_weight, log_chance = np.full((2, len(pool)), -np.inf)
+        count = np.zeros(len(pool), dtype=np.int64)
+        log_weight[where], log_chance[where] = kept.log_mass_others[~is_stop], log_survival[~is_stop]
+        count[where] = 1
+        survivors = Weights(log_weight, count, log_survival=log_chance)
         return Offspring(kept.rows, kept.columns, live, stops, stopped, survivors, dead, log_prob=log_prob[place])
 
     def _choose(self, candidates: Candidates, population: Population, draws: Draws) -> Selection:
@@ -428,6 +445,12 @@ def from_options(
         )
     scheme = ANCESTOR_SCHEMES[resampling or "systematic"]
     return Sample(n_particles, scheme, ess_threshold, draws == "systematic", compete, proposal or PLAIN)
+
+
+def _log_chance(log_before: np.ndarray, log_after: np.ndarray) -> np.ndarray:
+    """log of the chance with which optimal resampling kept what has gone from one mass to the other: what was sure to be
+    kept has exactly the mass that it had."""
+    return np.minimum(log_before - log_after, 0.0)
 
 
 def _end_name(compete: bool) -> str:

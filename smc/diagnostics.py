@@ -7,6 +7,7 @@ are re-exported here. Logs are in nats.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -50,6 +51,8 @@ __all__ = [
 ]
 
 _ROUNDING = 1e-9  # relative, in comparisons of masses
+_LARGE_ERROR = 0.3  # nats: an evidence that may well be wrong by a third
+_LITTLE_CERTIFIED = 0.1  # of the evidence, in sequences whose own mass is known
 
 
 # ---------------------------------------------------------------------- error of the evidence
@@ -58,96 +61,67 @@ _ROUNDING = 1e-9  # relative, in comparisons of masses
 def single_run_variance(result: SMCResult) -> float:
     """Relative variance of the evidence, Var(Z-hat) / Z^2, estimated from one run: E[Z-hat^2 V] = Var(Z-hat).
 
-    Two particles with different eves (ancestors among the K particles of the start) have drawn nothing in common, so
-    the product of their weights estimates Z^2 once it is corrected for the pairs that coincide, by K / (K - 1) for the
-    start and for each resampling that both went through. Hence
+    - With ``branching="enumerate"``, from the chances with which prefixes were kept
+      (:func:`smc.variance.selection_variance`). The systematic draw that is used makes it err on the large side as a rule.
+      At most 1: a run that hangs on one prefix cannot tell how much it lost with the others.
+    - With ``branching="sample"``, independent draws and multinomial resampling, from descent
+      (:func:`smc.variance.descent_variance`); noisy, perhaps negative, and exactly 1 once a single particle of the start
+      has descendants: it says nothing then.
 
-        V = 1 - sum over particles a, b with different eves of W_a W_b (K / (K - 1))^(1 + min(r_a, r_b)),
-
-    W the particle's share of Z-hat and r its resamplings. This is the estimator of Lee and Whiteley (2018; see also Chan
-    and Lai, 2013) for adaptive resampling and for particles that leave when they finish.
-
-    It is noisy, may be negative, and is exactly 1 once a single eve has descendants: it says nothing then. The identity
-    holds for runs that do not end early (``stop_fraction=0``); Russian roulette draws one lot for all live particles,
-    which V does not see.
+    It is about what chance decides: not about what early stopping leaves (`log_unexplored_mass`). Russian roulette draws one
+    lot for all live particles, which neither would see.
 
     Returns:
         V; NaN where nothing finished.
 
     Raises:
-        OptionError: descent was not tracked (any but independent draws with multinomial resampling, for which the
-            estimate would be wrong, even in sign); one particle only; replicates combined.
+        OptionError: the run does not tell it (other draws or resampling, for which the estimate would be wrong, even in
+            sign; roulette; one particle only; replicates combined).
     """
     if reason := _no_single_run_variance(result):
         raise OptionError(f"single_run_variance: {reason}")
-    if not result.sequences:
-        return math.nan
-    # [E, R] share of Z-hat with each eve that went through at least 0, 1, .. resamplings, and that of the eves before
-    share = _share_by_eve(result)[:, ::-1].cumsum(axis=1)[:, ::-1]
-    before = np.vstack([np.zeros(share.shape[1]), share.cumsum(axis=0)[:-1]])
-    pairs = 2 * (share * before).sum(axis=0)  # of different eves, both with at least so many resamplings
-    ratio = result.n_particles / (result.n_particles - 1)
-    # by how much each further resampling raises the correction: a sum of positive terms, so that nothing cancels
-    gain = np.append(ratio, (ratio - 1) * ratio ** np.arange(1, len(pairs)))
-    return 1.0 - float((gain * pairs)[pairs > 0].sum())
+    return result.relative_variance if result.sequences else math.nan
 
 
 def log_evidence_error(result: SMCResult) -> float:
-    """Standard error of `log_evidence` in nats (delta method).
-
-    From independent replicates where there are at least two, else sqrt(V) of :func:`single_run_variance` where that is
-    allowed, positive, and not of a single eve.
-
-    Returns:
-        The error; NaN where neither is available (use ``replicates=M``).
-    """
-    return _error_bar(result)[0]
+    """Standard error of `log_evidence` in nats: :attr:`smc.SMCResult.log_evidence_error`."""
+    return result.log_evidence_error
 
 
-def _error_bar(result: SMCResult) -> tuple[float, str]:
-    """The error of log evidence, and where it comes from or why there is none."""
+def _error_source(result: SMCResult) -> str:
+    """Where the error of log evidence comes from, or why there is none."""
     if result.log_evidence is None:
-        return math.nan, "the method has no evidence estimate"
+        return "the method has no evidence estimate"
     if len(result.log_evidence_replicates) > 1:
-        return result.log_evidence_error, f"{len(result.log_evidence_replicates)} replicates"
+        return f"{len(result.log_evidence_replicates)} replicates"
     if not result.sequences:
-        return math.nan, "nothing finished"
+        return "nothing finished"
     if reason := _no_single_run_variance(result):
-        return math.nan, reason
-    if len(_share_by_eve(result)) == 1:
-        return math.nan, "all sequences descend from one particle of the start: use replicates=M"
-    variance = single_run_variance(result)
-    if variance < 0:
-        return math.nan, "the single-run variance is negative, so too noisy: use replicates=M or more particles"
-    return math.sqrt(variance), "single-run variance"
+        return reason
+    if result.follows_survival:
+        return "one run" if result.relative_variance > 0 else "nothing was left to chance"
+    if len(result.share_by_eve) == 1:
+        return "all sequences descend from one particle of the start: use replicates=M"
+    if result.relative_variance < 0:
+        return "the single-run variance is negative, so too noisy: use replicates=M or more particles"
+    return "one run"
 
 
 def _no_single_run_variance(result: SMCResult) -> str | None:
     """Why the single-run variance cannot be had; None where it can."""
     if len(result.log_evidence_replicates) > 1:
         return "these are replicates combined, whose spread is the better answer: see log_evidence_error."
-    if result.log_evidence is None or any(s.eves is None for s in result.sequences):
+    if result.log_evidence is not None and (result.follows_survival or not result.sequences):
+        return None
+    if result.log_evidence is None or not result.follows_descent:
         return (
-            "it needs SMCSampler(branching='sample', resampling='multinomial', draws='independent'), and this is "
-            f"{result.method} ({result.scheme or 'without particles'}): use replicates=M."
+            "one run tells it with branching='enumerate' (not under stop='roulette'), or with branching='sample', "
+            f"resampling='multinomial', draws='independent'; this is {result.method} ({result.scheme or 'without particles'}): "
+            "use replicates=M."
         )
     if result.n_particles == 1:
         return "one particle has no spread. Use more particles, or replicates=M."
     return None
-
-
-def _share_by_eve(result: SMCResult) -> np.ndarray:
-    """[E, R] share of Z-hat of the descendants of each eve (that has any) that went through 0, 1, .. resamplings."""
-    found = [
-        (eve, s.resamplings, count * weight / s.count)
-        for s, weight in zip(result.sequences, result.weights, strict=True)
-        for eve, count in s.eves or ()
-    ]
-    eve, resamplings, share = (np.array(column) for column in zip(*found, strict=True))
-    _, eve = np.unique(eve, return_inverse=True)
-    table = np.zeros((eve.max() + 1, resamplings.max() + 1))
-    np.add.at(table, (eve, resamplings), share)
-    return table
 
 
 # ---------------------------------------------------------------------- ancestry
@@ -215,7 +189,7 @@ class Diagnostics:
         dead, rejected, censored: shares of all mass that ended, well or not.
         unexplored: bound on what early stopping left, as a share of that and all other mass.
         genealogy: distinct ancestors at every step.
-        resamplings: steps with resampling (of the first replicate).
+        resamplings: steps in which chance chose what goes on (of the first replicate).
         pareto_k: tail of the importance weights; NaN where that means nothing (see :func:`pareto_k`).
         pareto_k_limit: the largest reliable k.
         warnings: what a reader should know before using the numbers.
@@ -248,17 +222,18 @@ class Diagnostics:
         scheme = f" ({self.scheme})" if self.scheme else ""
         lines = [
             f"{self.method}{scheme}, {self.n_particles} particles: {self.status}, {self.sequences} sequences",
+            *(f"  ! {warning}" for warning in self.warnings),
             f"  log evidence    {_evidence_text(self)}",
             f"  certified mass  {_certified_text(self)}",
             f"  ESS             {self.ess:.1f} ({meaning})",
             f"  lost            dead {_percent(self.dead)}, rejected {_percent(self.rejected)}, "
             f"censored {_percent(self.censored)}, unexplored at most {_percent(self.unexplored)}",
             f"  ancestors       {_ancestry_text(self.genealogy)}",
-            f"  resamplings     {self.resamplings}",
+            f"  resampled in    {self.resamplings} steps",
         ]
         if not math.isnan(self.pareto_k):
             lines.append(f"  Pareto k        {self.pareto_k:.2f} (reliable below {self.pareto_k_limit:.2f})")
-        return "\n".join([*lines, *(f"  ! {warning}" for warning in self.warnings)])
+        return "\n".join(lines)
 
 
 def summary(result: SMCResult) -> Diagnostics:
@@ -269,7 +244,6 @@ def summary(result: SMCResult) -> Diagnostics:
             log_total(result.sequences), result.log_dead_mass, result.log_rejected_mass, result.log_censored_mass
         ])
     )  # fmt: skip
-    error, source = _error_bar(result)
     ancestry, k, limit = genealogy(result), math.nan, pareto_k_limit(n_draws)
     if independent_weights(result):
         k = pareto_k(result)
@@ -289,8 +263,8 @@ def summary(result: SMCResult) -> Diagnostics:
         status=result.status,
         sequences=len({s.tokens for s in result.sequences}),
         log_evidence=result.log_evidence,
-        log_evidence_error=error,
-        error_source=source,
+        log_evidence_error=result.log_evidence_error,
+        error_source=_error_source(result),
         ess=result.ess,
         ess_kind=result.ess_kind,
         log_certified_mass=result.log_certified_mass,
@@ -312,6 +286,7 @@ def _warnings(
         yield result.advice
     if not result.weighted:
         yield "The weights do not estimate the posterior."
+    yield from _rests_on_chance(result, certified)
     for name in ("dead", "rejected", "censored"):
         if shares[name] > 0.5:
             yield f"Most mass is {name} ({_percent(shares[name])})."
@@ -324,12 +299,54 @@ def _warnings(
     if (step := _sole_ancestor(result, ancestry)) is not None:
         rows = result.trace[step - 1].rows
         yield f"One ancestor survives from step {step}: all sequences descend from one of the {rows} prefixes live then."
-    if all(s.eves is not None for s in result.sequences) and len(_share_by_eve(result)) == 1 < result.n_particles:
+    if result.follows_descent and len(result.share_by_eve) == 1 < result.n_particles:
         yield "All sequences descend from one particle of the start: the single-run variance says nothing."
     if result.ess_kind == "sampling" and result.ess < 2 <= result.n_particles / 2:
         yield f"The particles are worth {result.ess:.1f} draws: one of them carries the estimate."
     if k > limit:
         yield f"The importance weights have a heavy tail (Pareto k {k:.2f}, reliable below {limit:.2f})."
+
+
+def _rests_on_chance(result: SMCResult, certified: float) -> Iterator[str]:
+    """That another seed would give another answer."""
+    error = result.log_evidence_error
+    if error > _LARGE_ERROR:
+        yield (
+            f"The evidence rests on chance: its relative error is about {_percent(error)}, and it is more often far too low "
+            "than too high. Other seeds give other answers. Raise n_particles."
+        )
+    if (share := _hanging_on_one_prefix(result)) is not None:
+        mass, chance, length = share
+        yield (
+            f"{_percent(mass)} of the mass hangs on one prefix of {length} tokens, which was kept with a chance of "
+            f"{_percent(chance)}: it stands for all that was dropped beside it."
+        )
+    if certified < _LITTLE_CERTIFIED:
+        yield (
+            f"The sequences found are sure of {_percent(certified)} of the evidence and stand for the rest, so the probability "
+            "of a single one may be far from the truth. Raise n_particles, or see smc.exact.branch_and_bound for bounds."
+        )
+
+
+def _hanging_on_one_prefix(result: SMCResult) -> tuple[float, float, int] | None:
+    """The longest prefix that more than half of the finished mass begins with, where chance has more likely dropped it.
+
+    Returns:
+        Its share of the mass, the chance with which it and every prefix of it were kept, and its length in tokens; None if
+        there is none.
+    """
+    if not result.follows_survival or len(result.log_evidence_replicates) > 1:
+        return None
+    share: dict[tuple[int, ...], float] = defaultdict(float)
+    chance: dict[tuple[int, ...], float] = {}
+    for sequence, weight in zip(result.sequences, result.weights, strict=True):
+        for length, log_chance in enumerate(np.cumsum(sequence.survival_path or ())[:-1], start=1):
+            share[sequence.tokens[:length]] += float(weight)
+            chance[sequence.tokens[:length]] = math.exp(log_chance)
+    heavy = max((prefix for prefix in share if share[prefix] > 0.5), key=len, default=None)
+    if heavy is None or chance[heavy] > 0.5:
+        return None
+    return share[heavy], chance[heavy], len(heavy)
 
 
 def _sole_ancestor(result: SMCResult, ancestry: Genealogy) -> int | None:
@@ -358,7 +375,10 @@ def _evidence_text(found: Diagnostics) -> str:
         return f"none ({found.error_source})"
     if math.isnan(found.log_evidence_error):
         return f"{found.log_evidence:.4f}, error unknown ({found.error_source})"
-    return f"{found.log_evidence:.4f} ± {found.log_evidence_error:.2g} ({found.error_source})"
+    more = (
+        " or more" if found.log_evidence_error > 0.5 and found.error_source == "one run" else ""
+    )  # it cannot exceed 1
+    return f"{found.log_evidence:.4f} ± {found.log_evidence_error:.2g}{more} ({found.error_source})"
 
 
 def _certified_text(found: Diagnostics) -> str:

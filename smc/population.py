@@ -21,16 +21,18 @@ class Lineage:
         token: the last token id.
         log_prob: log p(prefix) under the model, at power 1.
         log_kept: log of the mass that survived the mask, summed over the steps so far (log prod Z_t).
+        log_survival: log of the chance with which its last step kept it among its rivals; 0 where it was sure.
     """
 
     parent: Lineage | None
     token: int
     log_prob: float
     log_kept: float
+    log_survival: float = 0.0
 
-    def extend(self, token: int, log_prob: float, log_kept: float) -> Lineage:
-        """The prefix with one more token; the arguments are that step's log p and log Z_t."""
-        return Lineage(self, token, self.log_prob + log_prob, self.log_kept + log_kept)
+    def extend(self, token: int, log_prob: float, log_kept: float, log_survival: float = 0.0) -> Lineage:
+        """The prefix with one more token; the arguments are that step's log p, log Z_t and log chance of being kept."""
+        return Lineage(self, token, self.log_prob + log_prob, self.log_kept + log_kept, log_survival)
 
     def __repr__(self) -> str:  # the default would recurse to the first token
         return f"Lineage({self.tokens()}, log_prob={self.log_prob:.4g}, log_kept={self.log_kept:.4g})"
@@ -52,19 +54,30 @@ class Lineage:
         totals = [0.0, *(node.log_kept for node in self._path())]
         return tuple(after - before for before, after in pairwise(totals))
 
+    def survival_path(self) -> tuple[float, ...]:
+        """log of the chance with which each step kept its prefix."""
+        return tuple(node.log_survival for node in self._path())
+
 
 def extended(
-    lineages: Sequence[Lineage], parents: np.ndarray, tokens: np.ndarray, log_prob: np.ndarray, log_kept: np.ndarray
+    lineages: Sequence[Lineage],
+    parents: np.ndarray,
+    tokens: np.ndarray,
+    log_prob: np.ndarray,
+    log_kept: np.ndarray,
+    log_survival: np.ndarray | None = None,
 ) -> tuple[Lineage, ...]:
     """The children of some prefixes.
 
     Args:
         lineages: [R] prefixes, with log Z_t of this step in log_kept [R].
         parents, tokens, log_prob: [N] the prefix that each child extends, its token and that token's log p.
+        log_survival: [N] log of the chance with which each child was kept; None for sure.
     """
+    chances = np.zeros(len(parents)) if log_survival is None else log_survival
     return tuple(
-        lineages[parent].extend(int(token), float(log_p), float(log_kept[parent]))
-        for parent, token, log_p in zip(parents, tokens, log_prob, strict=True)
+        lineages[parent].extend(int(token), float(log_p), float(log_kept[parent]), float(chance))
+        for parent, token, log_p, chance in zip(parents, tokens, log_prob, chances, strict=True)
     )
 
 

@@ -17,6 +17,7 @@ from smc.errors import at_least
 from smc.models.base import Anticipates, ModelRows
 from smc.population import Lineage
 from smc.resampling import effective_sample_size, log_sum_exp
+from smc.variance import descent_variance, selection_variance
 from smc.vocabulary import Vocabulary, to_text
 
 Key = TypeVar("Key", bound=Hashable)
@@ -95,6 +96,8 @@ class FinishedSequence:
         log_target: log of the unnormalised target, a log p(y) + log phi(y); known exactly for every sequence.
         eves: (e, how many of its particles descend from particle e of the start); None where that is not tracked.
         resamplings: how many resamplings its particles went through.
+        survival_path: log of the chance with which each step kept the sequence's prefix among its rivals, the stop step
+            included; None where prefixes are not kept independently of each other.
     """
 
     tokens: tuple[int, ...]
@@ -107,6 +110,7 @@ class FinishedSequence:
     log_target: float
     eves: tuple[tuple[int, int], ...] | None = None
     resamplings: int = 0
+    survival_path: tuple[float, ...] | None = None
 
     @property
     def text(self) -> str:
@@ -130,12 +134,20 @@ class FinishedSequence:
 
 
 def finish(
-    lineage: Lineage, vocabulary: Vocabulary, *, log_stop: float, log_kept: float, log_phi: float, target_power: float
+    lineage: Lineage,
+    vocabulary: Vocabulary,
+    *,
+    log_stop: float,
+    log_kept: float,
+    log_phi: float,
+    target_power: float,
+    log_survival: float | None = None,
 ) -> FinishedSequence:
     """The sequence that a prefix becomes when it stops, one particle that weighs its exact target.
 
     Args:
         log_stop, log_kept: log p of the stop event and log Z_t of the stop step. log_phi: log phi(y).
+        log_survival: log of the chance with which the stop step kept it; None where such chances are not followed.
     """
     tokens, log_prob = lineage.tokens(), lineage.log_prob + log_stop
     log_target = target_power * log_prob + log_phi
@@ -148,6 +160,7 @@ def finish(
         kept_path=(*lineage.kept_path(), log_kept),
         log_potential=log_phi,
         log_target=log_target,
+        survival_path=None if log_survival is None else (*lineage.survival_path(), log_survival),
     )
 
 
@@ -161,7 +174,8 @@ class TraceRow:
         ess: effective sample size of the live particles, before any resampling.
         log_live_mass, log_finished_mass: log of the mass that is live, and of all that has finished so far.
         log_kept: log of the mean surviving mass Z_t of this step, over the live mass that entered it.
-        resampled: whether ancestors were resampled.
+        resampled: whether prefixes were kept or dropped by chance: ancestors resampled, or places chosen among more children
+            than there is room for.
         dead: particles that found nothing allowed.
     """
 
@@ -287,14 +301,62 @@ class SMCResult:
         """exp of :attr:`log_certified_mass`."""
         return float(np.exp(self.log_certified_mass))
 
-    @property
+    @cached_property
     def log_evidence_error(self) -> float:
-        """Standard error of `log_evidence` from independent replicates (delta method); NaN with fewer than two."""
-        values = np.array(self.log_evidence_replicates)
-        if len(values) < 2 or self.log_evidence is None or self.log_evidence == -np.inf:
+        """Standard error of `log_evidence` in nats (delta method).
+
+        From independent replicates where there are at least two, else from this one run where chances of survival or descent
+        were followed (:func:`smc.diagnostics.single_run_variance`).
+
+        Returns:
+            The error; NaN where neither tells it (use ``replicates=M``).
+        """
+        if self.log_evidence is None or self.log_evidence == -np.inf:
             return float("nan")
-        relative = np.exp(values - self.log_evidence)
-        return float(relative.std(ddof=1) / np.sqrt(len(relative)))
+        if len(self.log_evidence_replicates) > 1:
+            relative = np.exp(np.array(self.log_evidence_replicates) - self.log_evidence)
+            return float(relative.std(ddof=1) / np.sqrt(len(relative)))
+        if self.follows_descent and len(self.share_by_eve) == 1:
+            return float("nan")  # the variance is 1 then, whatever it really is
+        variance = self.relative_variance
+        return float(np.sqrt(variance)) if variance >= 0 else float("nan")
+
+    @property
+    def follows_survival(self) -> bool:
+        """Whether the chances with which prefixes were kept are known (``branching="enumerate"``)."""
+        return bool(self.sequences) and all(s.survival_path is not None for s in self.sequences)
+
+    @property
+    def follows_descent(self) -> bool:
+        """Whether it is known which particles of the start the finished ones descend from (independent draws)."""
+        return bool(self.sequences) and all(s.eves is not None for s in self.sequences)
+
+    @cached_property
+    def relative_variance(self) -> float:
+        """Var(Z-hat) / Z^2 told from one run; NaN where it is not told (see :mod:`smc.variance`)."""
+        if len(self.log_evidence_replicates) > 1 or self.log_evidence is None:
+            return float("nan")
+        if self.follows_survival:
+            return selection_variance(
+                [s.tokens for s in self.sequences], [s.survival_path or () for s in self.sequences], self.weights
+            )
+        if self.follows_descent and self.n_particles > 1:
+            return descent_variance(self.share_by_eve, self.n_particles)
+        return float("nan")
+
+    @cached_property
+    def share_by_eve(self) -> np.ndarray:
+        """[E, R] share of Z-hat of the descendants of each eve (that has any) that went through 0, 1, .. resamplings."""
+        found = [
+            (eve, s.resamplings, count * weight / s.count)
+            for s, weight in zip(self.sequences, self.weights, strict=True)
+            for eve, count in s.eves or ()
+        ]
+        eve, resamplings, share = (np.array(column) for column in zip(*found, strict=True))
+        _, eve = np.unique(eve, return_inverse=True)
+        table = np.zeros((eve.max() + 1, resamplings.max() + 1))
+        np.add.at(table, (eve, resamplings), share)
+        return table
 
     @cached_property
     def validity(self) -> float:
@@ -371,4 +433,4 @@ def _merged(a: FinishedSequence, b: FinishedSequence) -> FinishedSequence:
     eves = None
     if a.eves is not None and b.eves is not None:
         eves = tuple(sorted((Counter(dict(a.eves)) + Counter(dict(b.eves))).items()))
-    return replace(a, count=a.count + b.count, eves=eves)
+    return replace(a, count=a.count + b.count, eves=eves, survival_path=None)

@@ -296,9 +296,7 @@ class SMCSampler:
         language = boundary.compiled(self.constraint, self._compiled, self.model.vocabulary)
         potential_rows = ProductRows.start(boundary.potentials(self.potentials), self.model.vocabulary)
         log_prefix = float(potential_rows.log_prefix[0]) if self.branching.proper else 0.0
-        # roulette decides for all live particles at once, so that descent would tell nothing about the variance
-        alone = self.stop_fraction == 0 or self.stop != "roulette"
-        track = isinstance(self.branching, Sample) and self.branching.tracks_eves and alone
+        track = isinstance(self.branching, Sample) and self.branching.tracks_eves and self._fates_are_apart
         start = Population.initial(self.n_particles, log_prefix, track)
         return State(
             step=0,
@@ -380,7 +378,7 @@ class SMCSampler:
         # 5. move every kind of rows to the survivors
         parents, tokens = offspring.parents[keep], offspring.tokens[keep]
         log_prob = children.gather(parents, tokens) if offspring.log_prob is None else offspring.log_prob[keep]
-        lineages = extended(population.lineages, parents, tokens, log_prob, log_kept)
+        lineages = extended(population.lineages, parents, tokens, log_prob, log_kept, live.log_survival)
         state = replace(
             state,
             step=state.step + 1,
@@ -408,7 +406,7 @@ class SMCSampler:
             log_live_mass=state.population.log_total,
             log_finished_mass=state.log_finished_mass,
             log_kept=log_sum_exp(population.log_mass + log_kept) - population.log_total,
-            resampled=resampled is not None,
+            resampled=resampled is not None or offspring.thinned,
             dead=offspring.dead,
         )
         answered = self.branching.asks and isinstance(state.constraint_rows, CheckableRows)  # without any mask
@@ -528,6 +526,11 @@ class SMCSampler:
                 log_kept=float(log_kept[row]),
                 log_phi=float(log_phi[i]),
                 target_power=self.target_power,
+                log_survival=(
+                    float(weights.log_survival[i])
+                    if weights.log_survival is not None and self._fates_are_apart
+                    else None
+                ),
             )
             sequence = replace(
                 sequence,
@@ -543,6 +546,12 @@ class SMCSampler:
             elif log_weight > -np.inf:
                 ended.append(sequence)
         return tuple(ended), log_sum_exp(np.array(rejected)), len(ended) < len(rows)
+
+    @property
+    def _fates_are_apart(self) -> bool:
+        """Whether prefixes live on apart from each other. Roulette decides for all of them at once, so that neither
+        descent nor chances of survival would tell the variance."""
+        return self.stop_fraction == 0 or self.stop != "roulette"
 
     def _maybe_stop(self, state: State) -> State:
         """Early stop once the mass that could still finish is negligible; by roulette if the caller wants no bias."""
@@ -582,10 +591,18 @@ def _reweighted(
             count=int(weights.count[i]),
             eves=None if weights.eves is None else _eves(weights.eves[i]),
             resamplings=s.resamplings + resamplings,
+            survival_path=_survived(s.survival_path, weights, i),
         )
         for i, s in enumerate(finished)
         if weights.count[i] > 0
     )
+
+
+def _survived(path: tuple[float, ...] | None, weights: Weights, item: int) -> tuple[float, ...] | None:
+    """The chances with which a finished sequence was kept, after it has been kept once more."""
+    if path is None or weights.log_survival is None:
+        return None
+    return (*path[:-1], path[-1] + float(weights.log_survival[item]))
 
 
 def _eves(counts: np.ndarray) -> tuple[tuple[int, int], ...]:

@@ -184,7 +184,6 @@ def test_a_negative_variance_is_no_error() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        dict(branching="enumerate"),
         dict(branching="sample", resampling="systematic", draws="independent"),
         dict(branching="sample", resampling="multinomial", draws="systematic"),
     ],
