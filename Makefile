@@ -39,8 +39,9 @@ reference: $(STAMP)
 methods: $(STAMP)
 	$(BIN)/python -m experiments.bench.methods
 
+# One process a core, each with one thread; the tests of a file stay together, since they share what they set up.
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
