@@ -144,7 +144,7 @@ def average(chain: Sequence[SMCResult]) -> tuple[FinishedSequence, ...]:
             log_mass[s.tokens] = float(np.logaddexp(log_mass.get(s.tokens, -np.inf), s.log_mass - log_scale))
             example.setdefault(s.tokens, s)
     merged = (
-        replace(example[tokens], log_weight=mass, count=1, eves=None, resamplings=0)
+        replace(example[tokens], log_weight=mass, count=1, eves=None, resamplings=0, survival_path=None)
         for tokens, mass in log_mass.items()
     )
     return tuple(sorted(merged, key=lambda s: (-s.log_weight, s.tokens)))
