@@ -337,7 +337,8 @@ class SMCSampler:
         log_probs = state.model_rows.log_probs
         forward = pass_cost(state.model_rows)
         if self.branching.asks:
-            children = Children.to_ask(log_probs, self.model.vocabulary, checker(state.constraint_rows))
+            check = checker(state.constraint_rows)
+            children = Children.to_ask(log_probs, self.model.vocabulary, len(population), check)
         else:
             children = Children.of(log_probs, state.constraint_rows.allowed, self.model.vocabulary)
         twist = None if state.twist_rows is None else state.twist_rows.look(children).checked(children)

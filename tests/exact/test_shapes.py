@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,10 @@ from smc import (
     SMCResult,
     SMCSampler,
     TableModel,
-    TextPotential,
     baselines,
     fit_surrogate,
 )
-from smc.blocks import BLOCK, Blocks
-from smc.children import Children
+from smc.blocks import Blocks
 from smc.draws import RandomDraws, columns_at
 from smc.errors import ModelError, SMCError
 from smc.exact import branch_and_bound, enumerate_posterior
@@ -136,8 +135,257 @@ def test_tables_without_rows(width: int) -> None:
 
 
 @pytest.mark.parametrize("strided", STRIDES.values(), ids=STRIDES)
-@pytest.mark.parametrize("width", [255, 256, 257, 512])
+@pytest.mark.parametrize("width", [255, 256, 257])
 def test_categorical_draws_from_tables_of_any_strides(strided, width: int) -> None:
     weights = torch.exp(table(4, width))
     rows, share = torch.arange(4).repeat_interleave(50), shares(50).repeat(4)
     assert torch.equal(columns_at(strided(weights), rows, share), columns_at(weights, rows, share))
+
+
+# --------------------------------------------------------------------------------------------------------- whole runs
+
+LENGTH = 3
+STRINGS = ("000", "001", *("1" + rest for rest in ("00", "01", "10", "11")))
+LANGUAGE = FiniteLanguage(STRINGS)
+
+
+def spread(width: int, aside: float = 0.0) -> TableModel:
+    """One law over a vocabulary of any width: two letters and the stop at its ends, and between them nothing but names.
+
+    Args:
+        aside: how much probability the names share. No text of the language has one of them.
+    """
+    names = [f"<{i}>" for i in range(width - 3)]
+    beside = {name: aside / len(names) for name in names} if aside else {}
+
+    def next_probs(prefix: tuple[str, ...]) -> dict[str, float]:
+        p = 0.3 + len(prefix) / 13  # no two texts are equally likely
+        law = {"<eos>": 1.0} if len(prefix) == LENGTH else {"0": p, "1": 1 - p}
+        return {token: (1 - aside) * p for token, p in law.items()} | beside
+
+    return TableModel(["0", *names, "1", "<eos>"], "<eos>", next_probs)
+
+
+Run = Callable[[TableModel, int], Any]
+
+
+def smc(**options: Any) -> Run:
+    def run(model: TableModel, n: int) -> SMCResult:
+        made = {name: make() for name, make in options.items() if name == "twist"}
+        return SMCSampler(model, LANGUAGE, **{**options, **made, "n_particles": n, "max_tokens": 4}).run("")
+
+    return run
+
+
+def method(function: Callable[..., Any], **options: Any) -> Run:
+    return lambda model, n: function(model, LANGUAGE, "", n_particles=n, max_tokens=4, **options)
+
+
+MASKED: dict[str, Run] = {
+    "enumerate": smc(),
+    "enumerate, compete": smc(finished="compete"),
+    "enumerate, power 2": smc(target_power=2.0),
+    "enumerate, roulette": smc(stop="roulette", stop_fraction=0.3),
+    "enumerate, learned twist": smc(twist=LearnedTwist, replicates=3),
+    "enumerate, compete, learned twist": smc(twist=LearnedTwist, replicates=3, finished="compete"),
+    "enumerate, potential": smc(potentials=[Predicate(lambda text: text != "111")]),
+    **{
+        f"sample, {scheme}": smc(branching="sample", resampling=scheme, ess_threshold=1.0)
+        for scheme in ("systematic", "multinomial", "stratified", "residual", "ssp", "killing")
+    },
+    "sample, independent": smc(branching="sample", draws="independent"),
+    "sample, compete": smc(branching="sample", finished="compete", ess_threshold=1.0),
+    "sample, power 1/2": smc(branching="sample", target_power=0.5),
+    "sample, temperature": smc(branching="sample", proposal=Proposal(temperature=1.5)),
+    "sample, top_k": smc(branching="sample", proposal=Proposal(top_k=1)),
+    "sample, top_k beyond the vocabulary": smc(branching="sample", proposal=Proposal(top_k=10**6)),
+    "sample, top_p": smc(branching="sample", proposal=Proposal(top_p=0.9)),
+    "sample, all of them": smc(branching="sample", proposal=Proposal(2.0, 2, 0.9), twist=LearnedTwist, replicates=3),
+    "sample, learned twist": smc(branching="sample", twist=LearnedTwist, replicates=3),
+    "sample, independent, learned twist": smc(
+        branching="sample", draws="independent", resampling="multinomial", twist=LearnedTwist, replicates=3
+    ),
+    "greedy masking": lambda model, n: baselines.greedy_masking(model, LANGUAGE, "", max_tokens=4),
+    "local masking": method(baselines.local_masking),
+    "importance resampling": method(baselines.importance_resampling),
+    "importance resampling, power 2": method(baselines.importance_resampling, target_power=2.0),
+    "best of n": method(baselines.best_of_n),
+    "sample-rerank": method(baselines.sample_rerank),
+    "beam": method(baselines.beam),
+    "asap": method(baselines.asap),
+    "asap in rounds": method(baselines.asap, batch_size=3),
+    "grammar SMC": method(baselines.grammar_smc),
+    "steering": method(baselines.smc_steering),
+    "steering, retire": method(baselines.smc_steering, finished="retire"),
+    **{f"MCMC, {p}": method(baselines.mcmc, n_steps=4, proposal=p) for p in ("restart", "uniform", "priority")},
+    "PIMH": method(baselines.pimh, n_iterations=4),
+    "PIMH, sample": method(baselines.pimh, n_iterations=4, branching="sample"),
+    "particle Gibbs": lambda model, n: method(baselines.particle_gibbs, n_iterations=4)(model, n + 1),
+    "particle Gibbs, sample": lambda model, n: method(
+        baselines.particle_gibbs, n_iterations=4, branching="sample", draws="independent", resampling="killing"
+    )(model, n + 1),
+    "exact": lambda model, n: enumerate_posterior(model, LANGUAGE, "", max_tokens=4, batch_size=n),
+    "branch and bound": lambda model, n: branch_and_bound(model, LANGUAGE, "", max_tokens=4, batch_size=n),
+}
+
+UNMASKED: dict[str, Run] = {
+    "unconstrained": method(baselines.unconstrained),
+    "rejection": method(baselines.rejection, max_draws=30),
+    "ars": method(baselines.ars, max_draws=30),
+    "ars in rounds": method(baselines.ars, max_draws=30, batch_size=5),
+    "rsft": method(baselines.rsft, max_draws=30),
+    "cars": method(baselines.cars, max_draws=30),
+    "AWRS": method(baselines.awrs_smc),
+    "AWRS, compete": method(baselines.awrs_smc, finished="compete", resampling="multinomial", ess_threshold=1.0),
+}
+
+NARROW = {aside: spread(4, aside) for aside in (0.0, 0.2)}
+on_a_narrow_one = cache(lambda run, aside, n_particles: run(NARROW[aside], n_particles))
+WIDE = {(width, aside): spread(width, aside) for width in WIDTHS for aside in NARROW}
+
+
+def seen(result: Any) -> dict[str, Any]:
+    """What a result says of the world, whatever its kind."""
+    names = ("log_evidence", "log_censored_mass", "log_rejected_mass", "log_dead_mass", "ess", "log_lower", "log_upper")
+    return {"status": result.status, "rows": result.cost.forward_rows, "passes": result.cost.passes} | {
+        name: getattr(result, name) for name in names if hasattr(result, name)
+    }
+
+
+@pytest.mark.parametrize(("n_particles", "width"), [*((5, width) for width in WIDTHS), (1, 256), (1, 49_152)])
+@pytest.mark.parametrize(
+    ("run", "aside"),
+    [
+        *(pytest.param(run, 0.2, id=name) for name, run in MASKED.items()),
+        *(pytest.param(run, 0.0, id=name) for name, run in UNMASKED.items()),
+    ],
+)
+def test_a_run_on_a_wide_vocabulary_is_that_on_a_narrow_one(
+    run: Run, aside: float, width: int, n_particles: int
+) -> None:
+    """To the last draw: a share of the mass picks the same event, however many columns without any lie between."""
+    expected, result = on_a_narrow_one(run, aside, n_particles), run(WIDE[width, aside], n_particles)
+    assert result.posterior() == pytest.approx(expected.posterior(), rel=1e-9)
+    for name, value in seen(expected).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            assert repr(seen(result)[name]) == repr(value), name
+        else:
+            assert seen(result)[name] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value), name
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bigram", "hmm"])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("branching", ["enumerate", "sample"])
+def test_a_lookahead_on_any_width(kind: str, width: int, branching: str) -> None:
+    """A surrogate is smoothed over the whole vocabulary, so that draws depend on its width; the exact answer does not."""
+    model = WIDE[width, 0.2]
+    surrogate = fit_surrogate(
+        kind, model, LANGUAGE, [""], n_samples=20, max_tokens=4, n_states=2, iterations=3
+    ).surrogate
+    exact = enumerate_posterior(NARROW[0.2], LANGUAGE, "", max_tokens=4)
+    for n_particles in (1, 20) if width > 256 else (20,):
+        sampler = SMCSampler(
+            model, LANGUAGE, n_particles=n_particles, branching=branching, twist=LookaheadTwist(surrogate), max_tokens=4
+        )
+        result = sampler.run("")
+        assert result.status == "complete"
+        for sequence in result.sequences:
+            (same,) = (s for s in exact.sequences if s.text == sequence.text)
+            assert sequence.log_target == pytest.approx(same.log_target, abs=1e-9)
+        if branching == "enumerate" and n_particles == 20:
+            assert result.log_evidence == pytest.approx(exact.log_evidence, abs=1e-9)
+
+
+# ------------------------------------------------------------------------------------- what a model or a twist gives
+
+
+class Given(TableModel):
+    """A table model whose rows give what a function makes of their log probabilities."""
+
+    def __init__(self, change: Callable[[torch.Tensor], torch.Tensor], width: int = 256):
+        wide = spread(width)
+        super().__init__([t.decode() for t in wide.vocabulary.tokens], "<eos>", wide._next_probs)
+        self._change = change
+
+    def start(self, prompt):
+        return GivenRows(super().start(prompt), self._change)
+
+
+class GivenRows:
+    def __init__(self, rows, change):
+        self._rows, self._change = rows, change
+
+    def __len__(self):
+        return len(self._rows)
+
+    @property
+    def log_probs(self):
+        return self._change(self._rows.log_probs)
+
+    def advance(self, parents, tokens):
+        return GivenRows(self._rows.advance(parents, tokens), self._change)
+
+    def fork(self, rows):
+        return GivenRows(self._rows.fork(rows), self._change)
+
+
+@pytest.mark.parametrize("strides", ["transposed", "every second column"])
+@pytest.mark.parametrize("run", [*MASKED.values(), *UNMASKED.values()], ids=[*MASKED, *UNMASKED])
+def test_log_probs_may_lie_in_memory_in_any_way(run: Run, strides: str) -> None:
+    given, plain = run(Given(STRIDES[strides]), 5), on_a_narrow_one(run, 0.0, 5)
+    assert given.posterior() == pytest.approx(plain.posterior(), rel=1e-9)
+
+
+@pytest.mark.parametrize("run", [*MASKED.values(), *UNMASKED.values()], ids=[*MASKED, *UNMASKED])
+def test_log_probs_in_single_precision(run: Run) -> None:
+    given, plain = run(Given(lambda table: table.float()), 5), on_a_narrow_one(run, 0.0, 5)
+    assert given.posterior() == pytest.approx(plain.posterior(), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.half(), "log_probs in float16, whose rounding"),
+        (lambda table: table.bfloat16(), "in bfloat16"),
+        (lambda table: table[0], r"shape \(256,\) where 1 rows and 256 tokens make \(1, 256\)"),
+        (lambda table: table[:, :-1], r"of shape \(1, 255\)"),
+        (lambda table: torch.cat([table, table], dim=1), r"shape \(1, 512\)"),
+        (lambda table: torch.cat([table, table]), r"shape \(2, 256\)"),
+        (lambda table: torch.full_like(table, math.nan), "NaN, or plus infinity"),
+        (lambda table: torch.full_like(table, math.inf), "all minus infinity"),
+    ],
+)
+@pytest.mark.parametrize("run", [MASKED["enumerate"], MASKED["sample, systematic"], UNMASKED["AWRS"], MASKED["beam"]])
+def test_log_probs_that_are_none_are_said_to_be(run: Run, change, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        run(Given(change), 5)
+
+
+class Looks(LearnedTwist):
+    """A twist that gives what a function makes of the guess of another."""
+
+    def __init__(self, change: Callable[[Lookahead], Lookahead]):
+        super().__init__()
+        self._change = change
+
+    def start(self, context):
+        rows = super().start(context)
+        look = rows.look
+        rows.look = lambda children: self._change(look(children))
+        return rows
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda guess: replace(guess, log_token=guess.log_token[:, :-1]),
+        lambda guess: replace(guess, log_token=guess.log_token[0]),
+        lambda guess: replace(guess, log_stop=np.zeros(2)),
+        lambda guess: replace(guess, log_stop=np.float64(0)),
+    ],
+)
+@pytest.mark.parametrize("branching", ["enumerate", "sample"])
+def test_a_twist_of_another_shape_is_refused(branching: str, change: Callable[[Lookahead], Lookahead]) -> None:
+    sampler = SMCSampler(NARROW[0.0], LANGUAGE, branching=branching, twist=Looks(change), max_tokens=4)
+    with pytest.raises(SMCError, match=r"For 1 rows and 4 tokens they must be \(1, 4\) and \(1,\)"):
+        sampler.run("")
