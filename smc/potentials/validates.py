@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
-from smc.errors import OptionError
+from smc.errors import OptionError, quoted
 from smc.potentials.text import TextCondition
 
 
@@ -41,12 +41,12 @@ class Validates(TextCondition):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.read is not None and not callable(self.read):
-            raise OptionError(f"read must be a function of the text, such as yaml.safe_load, not {self.read!r}.")
+            raise OptionError(f"read must be a function of the text, such as yaml.safe_load, not {quoted(self.read)}.")
         try:
             self._adapter  # noqa: B018  (a type that cannot be checked is refused before any run)
         except PydanticUserError as error:
             reason = error.message.splitlines()[0].strip().rstrip(".")
-            raise OptionError(f"Validates cannot check {self.model!r}: {reason}.") from error
+            raise OptionError(f"Validates cannot check {quoted(self.model)}: {reason}.") from error
 
     @cached_property
     def _adapter(self) -> TypeAdapter:
