@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from smc.errors import MemoryLimitError, ModelError, OptionError, PromptError, quoted, true_or_false
+from smc.errors import MemoryLimitError, ModelError, OptionError, PromptError, quoted, shortened, true_or_false
 from smc.models.base import ModelRows, Prompt
 from smc.models.embedded import EMBEDDED, converted, no_progress_bars
 from smc.models.engine import SharedEngine, shared_engine
@@ -191,7 +191,9 @@ class HFModel:
                 list(map(dict, messages)), add_generation_prompt=True, tokenize=False
             )
         except Exception as error:  # templates raise whatever their authors chose
-            raise PromptError(f"The chat template of {self.name} refused the messages: {error}") from error
+            raise PromptError(
+                f"The chat template of {self.name} refused the messages: {shortened(str(error), 300)}"
+            ) from error
         return self._tokenize(cast(str, text), add_special_tokens=False)
 
     def _tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:

@@ -39,7 +39,7 @@ class TableModel:
     ):
         stops = [eos] if isinstance(eos, str) else list(dict.fromkeys(eos))
         if missing := [stop for stop in stops if stop not in vocab]:
-            raise ModelError(f"TableModel: the stop token {missing[0]!r} is not in vocab. Add it there.")
+            raise ModelError(f"TableModel: the stop token {quoted(missing[0])} is not in vocab. Add it there.")
         if len(set(vocab)) != len(vocab):
             raise ModelError("TableModel: vocab has the same token twice. Remove one of them.")
         self._tokens = tuple(vocab)

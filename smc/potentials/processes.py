@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from smc.errors import OptionError, at_least, one_of, quoted, within
+from smc.errors import OptionError, at_least, one_of, quoted, shortened, within
 from smc.potentials.base import PotentialRows
 from smc.potentials.failures import Answer, OnFailure
 from smc.potentials.text import Question, TextBased
@@ -103,7 +103,7 @@ class InProcesses(TextBased):
             return pickle.dumps(self.potential)
         except Exception as error:
             raise OptionError(
-                f"{_culprit(self.potential)} cannot be sent to another process: {error}. Define it at the top level of a "
+                f"{_culprit(self.potential)} cannot be sent to another process: {shortened(str(error), 200)}. Define it at the top level of a "
                 "module, not as a lambda or inside a function."
             ) from error
 
