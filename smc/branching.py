@@ -200,8 +200,9 @@ class Sample:
     asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        for option in ("joint", "compete", "proper"):
-            true_or_false(option, getattr(self, option))
+        true_or_false("joint", self.joint)
+        true_or_false("compete", self.compete)
+        true_or_false("proper", self.proper)
 
     @property
     def scheme_name(self) -> str:

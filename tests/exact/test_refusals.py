@@ -140,7 +140,7 @@ YES_OR_NO: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("Sample", "proper"): lambda value: Sample(2, multinomial, 0.5, True, False, proper=value),
 }
 
-ELSEWHERE = {("HFModel", "cuda_graphs")}  # needs a model of its own: tests/contracts/test_models_huggingface.py
+ELSEWHERE = {("HFModel", "cuda_graphs")}  # needs a model of its own: tests/contracts/test_replay.py
 RESULTS = {"SMCResult", "Diagnostics", "Genealogy"}  # whose fields nobody gives
 
 
