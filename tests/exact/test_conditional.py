@@ -297,9 +297,9 @@ def test_refusals() -> None:
     refuses("finished='retire'", branching="sample", finished="compete")
     refuses("finished='retire'", finished="compete")
     refuses("stop_fraction=0", stop_fraction=0.1)
-    refuses("Argmax", branching=Argmax(), ess_threshold=0.5)
+    refuses("Argmax", branching=Argmax())
     plain = Sample(2, multinomial, 0.5, False, False, proper=False)
-    refuses("proper=False", branching=plain, ess_threshold=0.5)
+    refuses("proper=False", branching=plain)
     for branching in ("enumerate", "sample"):
         refuses("has no mass", (0, 1, 0), branching=branching)
         refuses("has no mass", (0, 0), branching=branching)

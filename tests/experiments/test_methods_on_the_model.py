@@ -14,12 +14,12 @@ from smc.vocabulary import to_text
 
 pytestmark = pytest.mark.model
 
-LANGUAGE = Choice(("yes", "no", "nobody"))
+LANGUAGE = Choice(("yes", "no", "on"))
 PROMPT = "Answer:"
-MAX_TOKENS = 2
+MAX_TOKENS = 3  # whatever tokens a text is made of
 
 # the least that still does everything
-TINY = {"n_particles": 2, "n_samples": 3, "n_iterations": 2, "n_steps": 1, "max_draws": 2}
+TINY = {"n_particles": 4, "n_samples": 3, "n_iterations": 2, "n_steps": 1, "max_draws": 2}
 HIDDEN = {"n_states": 2, "iterations": 2}
 
 ENUMERATING = [name for name in NAMES if has(name, "branching") and vars(config(name))["branching"] == "enumerate"]
