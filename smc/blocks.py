@@ -40,7 +40,8 @@ class Blocks:
 
     @staticmethod
     def of(table: torch.Tensor) -> Blocks:
-        """A [R, C] table of log masses, float32 or float64, of any strides; not copied if C is a whole number of blocks."""
+        """A [R, C] table of log masses, float32 or float64, of any strides; not copied if C is
+        a whole number of blocks."""
         width = table.shape[1]
         size = min(BLOCK, width)
         n_blocks = -(-width // size)

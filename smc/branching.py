@@ -413,7 +413,8 @@ def from_options(
     finished: str | None,
     proposal: Proposal | None,
 ) -> Branching:
-    """Build a branching from the values of `SMCSampler`'s options (None for the default), refusing what would be ignored."""
+    """Build a branching from the values of `SMCSampler`'s options (None for the default), refusing what would be
+    ignored."""
     one_of("branching", name, ["enumerate", "sample"])
     one_of("resampling", "optimal" if resampling is None else resampling, ["optimal", *ANCESTOR_SCHEMES])
     threshold = within("ess_threshold", 0.5 if ess_threshold is None else ess_threshold, 0, 1)

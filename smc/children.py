@@ -27,8 +27,8 @@ class Children:
         log_token: [R, V] log p of each token that extends the row; minus infinity where the mask forbids it and at stop
             tokens.
         stop: [R] float64 log p of the stop event, several stop tokens added up; minus infinity where the row may not
-            stop, NaN where the model returned NaN (one NaN logit makes a whole normalised row NaN), plus infinity or NaN where
-            all its logits are minus infinity (see :func:`smc.models.logits.log_normalised`).
+            stop, NaN where the model returned NaN (one NaN logit makes a whole normalised row NaN), plus infinity or NaN
+            where all its logits are minus infinity (see :func:`smc.models.logits.log_normalised`).
         check: if given, nothing is masked yet and ``check(row, column)`` tells whether a child is allowed (column V is
             the stop event).
         unpowered: where the probabilities are p^a, the children at power 1; otherwise None.

@@ -87,7 +87,8 @@ def quoted(value: object, width: int = 80) -> str:
 
 
 def one_of(option: str, value: Any, choices: Iterable[str]) -> str:
-    """Return `value` if it is among `choices`; raise an OptionError that lists them, and the nearest first, otherwise."""
+    """Return `value` if it is among `choices`; raise an OptionError that lists them otherwise, the nearest
+    one first."""
     choices = list(choices)
     if not isinstance(value, str) or value not in choices:
         raise OptionError(

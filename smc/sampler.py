@@ -119,8 +119,8 @@ class SMCSampler:
             learns from run to run, results depend on the runs before, so the seed alone does not fix them.
         max_tokens: tokens before the stop. What is live then is censored and reported.
         stop_fraction: end once the mass that could still finish is below this share of what has; 0 never ends early.
-        stop: "bound" reports the rest as `log_unexplored_mass`, and never ends a run early where nothing bounds the rest
-            (a power below 1, a potential without `log_bound`); "roulette" ends by Russian roulette, without bias.
+        stop: "bound" reports the rest as `log_unexplored_mass`, and never ends a run early where nothing bounds the
+            rest (a power below 1, a potential without `log_bound`); "roulette" ends by Russian roulette, without bias.
         seed: root of all randomness.
         replicates: independent runs, averaged in the linear domain, which gives `log_evidence_error`.
         strict_language: refuse a constraint of which the engine cannot produce every value, instead of noting that in
@@ -300,8 +300,8 @@ class SMCSampler:
         ``sampler.result(state)`` gives the result so far; live mass counts as censored there.
 
         Args:
-            replicate: which of the sampler's `replicates` to step over, 0 being the first. States are those of one run, so
-                with several it must be given; ``smc.result.combine`` makes one result of the results of all.
+            replicate: which of the sampler's `replicates` to step over, 0 being the first. States are those of one run,
+                so with several it must be given; ``smc.result.combine`` makes one result of the results of all.
 
         Raises:
             OptionError: several replicates, and none is chosen. Others as for :meth:`run`.

@@ -39,7 +39,8 @@ class Lookahead:
         """Itself.
 
         Raises:
-            SMCError: a value for a child that may follow is NaN or plus infinity, or there are too few or too many values.
+            SMCError: a value for a child that may follow is NaN or plus infinity, or there are too few or too many
+                values.
         """
         shapes, expected = (tuple(self.log_token.shape), np.shape(self.log_stop)), tuple(children.log_token.shape)
         if shapes != (expected, expected[:1]):

@@ -73,8 +73,8 @@ class ToolCalls(Assembly):
         ConstraintError: a tool without a name or with one that is taken, parameters that are no schema of an object; a
             `begin` that is empty or overlaps itself, an empty `end`; on `compile`, a stop token as `begin` or `end`, or
             parameters that cannot be enforced or met (the message names the tool).
-        OptionError: unknown `after` or `whitespace`, `keys` that are not two different texts, or a yes or no that is not True or
-            False.
+        OptionError: unknown `after` or `whitespace`, `keys` that are not two different texts, or a yes or no that is not
+            True or False.
     """
 
     tools: tuple[Tool, ...]

@@ -6,7 +6,8 @@ import torch
 
 
 def log_normalised(logits: torch.Tensor) -> torch.Tensor:
-    """[R, V] log probabilities, at least float32: a log-softmax in half precision would put its rounding into the weights.
+    """[R, V] log probabilities, at least float32: a log-softmax in half precision would put its rounding into
+    the weights.
 
     A row whose logits are all minus infinity has no law, and is plus infinity throughout, to be told from one with NaN.
     """

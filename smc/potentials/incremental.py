@@ -38,8 +38,8 @@ class Incremental(Generic[S]):
     Where `feed` fails, all continuations have failed (:mod:`smc.potentials.failures`).
 
     Raises:
-        OptionError: an unknown `reads`, something in place of a function that is none, or a `log_bound` that is no log value
-            or not that of a Boolean potential.
+        OptionError: an unknown `reads`, something in place of a function that is none, or a `log_bound` that is no
+            log value or not that of a Boolean potential.
     """
 
     initial: S

@@ -87,7 +87,8 @@ class MoleculeScore(TextBased):
         memo: see :class:`smc.potentials.TextBased`.
 
     Raises:
-        MissingPackageError: RDKit is not installed. OptionError: a score that is no function, a bound that is no log value.
+        MissingPackageError: RDKit is not installed. OptionError: a score that is no function, a bound that is no
+            log value.
     """
 
     log_score: Callable[[Any], float]

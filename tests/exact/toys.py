@@ -221,7 +221,8 @@ def log_phi(toy: Toy) -> Callable[[str], float]:
 
 
 def resampled_always(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a sampler that ends no run early and, if it draws, resamples at every step, where they do not say otherwise."""
+    """Options of a sampler that ends no run early and, if it draws, resamples at every step, where they do
+    not say otherwise."""
     always = {"ess_threshold": 1.0} if options.get("branching") == "sample" else {}
     return {"stop_fraction": 0.0, **always, **options}
 

@@ -1,4 +1,5 @@
-"""Every file of `configs/method/` on the default model, whose vocabulary no toy has. A forward pass a step, so few and short."""
+"""Every file of `configs/method/` on the default model, whose vocabulary no toy has. A forward pass a step, so few and
+short."""
 
 from __future__ import annotations
 
