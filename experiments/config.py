@@ -123,9 +123,9 @@ class SMCConfig(ParticlesConfig):
 
     branching: str = "enumerate"  # enumerate | sample
     resampling: str | None = None  # the branching's own default if null
-    ess_threshold: float = 0.5
-    draws: str = "systematic"
-    finished: str = "retire"  # retire | compete
+    ess_threshold: float | None = None  # of "sample" alone, as `draws`; its own default (0.5) if null
+    draws: str | None = None  # systematic (the default) | independent
+    finished: str | None = None  # retire (the default) | compete
     target_power: float = 1.0
     stop_fraction: float = 1e-6
     replicates: int = 1
@@ -142,8 +142,8 @@ class LookaheadConfig(SMCConfig):
     surrogate: str = "bigram"  # unigram | bigram | hmm
     n_samples: int = 32  # masked samples to fit it to; their cost is the method's
     smoothing: float = 1.0  # events that the prior counts for
-    n_states: int = 32  # hidden states of "hmm"
-    iterations: int = 30  # of Baum-Welch, for "hmm"
+    n_states: int | None = None  # hidden states, of "hmm" alone (32 if null)
+    iterations: int | None = None  # of Baum-Welch, the same (30 if null)
     max_states: int = 20_000  # of the constraint's token automaton
 
 

@@ -85,8 +85,8 @@ def lookahead(
     surrogate: str,
     n_samples: int,
     smoothing: float,
-    n_states: int,
-    iterations: int,
+    n_states: int | None,
+    iterations: int | None,
     max_states: int,
     **options: Any,
 ) -> SMCResult:

@@ -29,7 +29,7 @@ class Blocks:
     """[R, C] log masses as B blocks of W columns.
 
     Attributes:
-        entries: [R, B, W] the table, filled up with minus infinity.
+        entries: [R, B, W] the table, filled up with minus infinity; of any strides, so never to be flattened as a view.
         width: C.
         patch: blocks that differ from `entries`: [R * B] for each block the row of the second, or -1; [N, W] the others.
     """
@@ -40,13 +40,14 @@ class Blocks:
 
     @staticmethod
     def of(table: torch.Tensor) -> Blocks:
-        """A [R, C] table of log masses, float32 or float64; not copied if C is a whole number of blocks."""
+        """A [R, C] table of log masses, float32 or float64, of any strides; not copied if C is
+        a whole number of blocks."""
         width = table.shape[1]
         size = min(BLOCK, width)
         n_blocks = -(-width // size)
         if n_blocks * size > width:
             table = torch.nn.functional.pad(table, (0, n_blocks * size - width), value=-torch.inf)
-        return Blocks(table.reshape(-1, n_blocks, size), width)
+        return Blocks(table.unflatten(1, (n_blocks, size)), width)
 
     @cached_property
     def top(self) -> torch.Tensor:
@@ -56,7 +57,8 @@ class Blocks:
     @cached_property
     def log_sum(self) -> torch.Tensor:
         """[R, B] float64, the log mass of each block. A block of a float32 table is summed in float32."""
-        rows = _CHUNK // self.entries[0].numel() + 1 if self.entries.device.type == "cpu" else len(self.entries)
+        _, n_blocks, size = self.entries.shape
+        rows = _CHUNK // (n_blocks * size) + 1 if self.entries.device.type == "cpu" else max(len(self.entries), 1)
         chunks = zip(self.entries.split(rows), self.top.split(rows), strict=True)
         return torch.cat([_log_sums(entries, top) for entries, top in chunks])
 
@@ -74,7 +76,8 @@ class Blocks:
 
     def block(self, which: torch.Tensor) -> torch.Tensor:
         """[N, W] float64, the entries of blocks, numbered row by row ([N] ints)."""
-        found = self.entries.view(-1, self.entries.shape[2])[which].double()
+        n_blocks = self.entries.shape[1]
+        found = self.entries[which // n_blocks, which % n_blocks].double()
         if self.patch is None:
             return found
         slot = self.patch[0][which]
@@ -83,11 +86,11 @@ class Blocks:
     def replaced(self, which: torch.Tensor, entries: torch.Tensor) -> Blocks:
         """The table with other entries ([N, W] float64) in N distinct blocks, numbered row by row; nothing is copied."""
         top = entries.amax(dim=1)
-        slot = torch.full_like(self.top, -1, dtype=torch.int64).view(-1)
+        slot = torch.full((self.top.numel(),), -1, dtype=torch.int64, device=self.top.device)
         slot[which] = torch.arange(len(which), device=slot.device)
         other = Blocks(self.entries, self.width, (slot, entries))
         for name, new in (("top", top), ("log_sum", _log_sums(entries, top))):
-            other.__dict__[name] = getattr(self, name).view(-1).index_copy(0, which, new).view_as(self.top)
+            other.__dict__[name] = getattr(self, name).flatten().index_copy(0, which, new).view(self.top.shape)
         return other
 
     def pick(self, rows: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
@@ -115,7 +118,7 @@ class Blocks:
         """[N, C] the cumulative masses of rows ([N] ints) as shares of their total; NaN for rows without mass."""
         n_blocks = self.entries.shape[1]
         which = rows[:, None] * n_blocks + torch.arange(n_blocks, device=rows.device)
-        entries = self.block(which.view(-1)).view(len(rows), -1)[:, : self.width]
+        entries = self.block(which.flatten()).flatten().unflatten(0, (len(rows), -1))[:, : self.width]
         (cumulative,) = fetch(torch.exp(entries - _finite(entries.amax(dim=1, keepdim=True))).cumsum(dim=1))
         with np.errstate(invalid="ignore"):
             return cumulative / cumulative[:, -1:]

@@ -18,7 +18,7 @@ import torch
 
 from smc.constraints.base import CompiledConstraint, Constraint
 from smc.constraints.refusals import refused
-from smc.errors import OptionError, SMCError, at_least, within
+from smc.errors import OptionError, SMCError, at_least, quoted, within
 from smc.expansion import Endings, Pending
 from smc.frontier import Frontier
 from smc.inputs import checked_potentials, compiled, prompt_ids
@@ -307,7 +307,7 @@ class _Search:
         for sequence in finished:
             if sequence.log_potential > self.log_phi_bound + _ROUNDING:
                 raise SMCError(
-                    f"The potentials gave log phi = {sequence.log_potential:g} to {sequence.text!r}, but their log_bound "
+                    f"The potentials gave log phi = {sequence.log_potential:g} to {quoted(sequence.text)}, but their log_bound "
                     f"promises at most {self.log_phi_bound:g}, so no bound would hold. Raise log_bound."
                 )
 
@@ -374,7 +374,7 @@ def _log_bound(potentials: Sequence[Potential]) -> float:
     for potential in potentials:
         if not np.isfinite(potential.log_bound):
             raise OptionError(
-                f"branch_and_bound needs a bound on every potential, and the log_bound of {potential!r} is "
+                f"branch_and_bound needs a bound on every potential, and the log_bound of {quoted(potential)} is "
                 f"{potential.log_bound}. Declare the largest log value that it can take, as in TextPotential(..., log_bound=0)."
             )
     return float(sum(potential.log_bound for potential in potentials))

@@ -18,7 +18,7 @@ import torch
 from smc.blocks import Blocks
 from smc.children import Children
 from smc.draws import Draws
-from smc.errors import OptionError, one_of, within
+from smc.errors import OptionError, one_of, quoted, true_or_false, within, without_effect
 from smc.host import send
 from smc.law import Law
 from smc.optimal import Candidates, Selection, select
@@ -209,6 +209,11 @@ class Sample:
     proper: bool = True
     asks: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        true_or_false("joint", self.joint)
+        true_or_false("compete", self.compete)
+        true_or_false("proper", self.proper)
+
     @property
     def scheme_name(self) -> str:
         drawn = "joint" if self.joint else "independent"
@@ -333,6 +338,9 @@ class Enumerate:
     proper: ClassVar[bool] = True
     asks: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        true_or_false("compete", self.compete)
+
     @property
     def scheme_name(self) -> str:
         return f"enumerate, optimal, {_end_name(self.compete)}"
@@ -417,34 +425,40 @@ def from_options(
     name: Any,
     n_particles: int,
     resampling: str | None,
-    ess_threshold: float,
-    draws: str,
-    finished: str,
+    ess_threshold: float | None,
+    draws: str | None,
+    finished: str | None,
     proposal: Proposal | None,
 ) -> Branching:
-    """Build a branching from the values of `SMCSampler`'s options, refusing combinations that mean nothing."""
+    """Build a branching from the values of `SMCSampler`'s options (None for the default), refusing what would be
+    ignored."""
     one_of("branching", name, ["enumerate", "sample"])
-    one_of("draws", draws, ["systematic", "independent"])
-    compete = one_of("finished", finished, ["retire", "compete"]) == "compete"
-    within("ess_threshold", ess_threshold, 0, 1)
-    one_of("resampling", resampling or "optimal", ["optimal", *ANCESTOR_SCHEMES])
+    one_of("resampling", "optimal" if resampling is None else resampling, ["optimal", *ANCESTOR_SCHEMES])
+    threshold = within("ess_threshold", 0.5 if ess_threshold is None else ess_threshold, 0, 1)
+    joint = one_of("draws", "systematic" if draws is None else draws, ["systematic", "independent"]) == "systematic"
+    compete = one_of("finished", "retire" if finished is None else finished, ["retire", "compete"]) == "compete"
     if name == "enumerate":
         if resampling not in (None, "optimal"):
             raise OptionError(
-                f"resampling={resampling!r} belongs to branching='sample'; branching='enumerate' chooses by 'optimal' resampling."
+                f"resampling={quoted(resampling)} belongs to branching='sample'; branching='enumerate' chooses by 'optimal' resampling."
             )
         if proposal is not None and not proposal.is_plain:
             raise OptionError(
                 "proposal shapes what branching='sample' draws; branching='enumerate' draws nothing from the model."
             )
+        without_effect(
+            {"ess_threshold": ess_threshold, "draws": draws},
+            "branching='enumerate' chooses among all children at every step and draws none: leave out what belongs to "
+            "branching='sample', or use that.",
+        )
         return Enumerate(n_particles, compete)
     if resampling == "optimal":
         raise OptionError(
             "resampling='optimal' of K particles to K is the identity, so it does nothing under branching='sample'. "
             f"Choose one of {', '.join(ANCESTOR_SCHEMES)}, or branching='enumerate'."
         )
-    scheme = ANCESTOR_SCHEMES[resampling or "systematic"]
-    return Sample(n_particles, scheme, ess_threshold, draws == "systematic", compete, proposal or PLAIN)
+    scheme = ANCESTOR_SCHEMES["systematic" if resampling is None else resampling]
+    return Sample(n_particles, scheme, threshold, joint, compete, proposal or PLAIN)
 
 
 def _log_chance(log_before: np.ndarray, log_after: np.ndarray) -> np.ndarray:

@@ -27,7 +27,8 @@ class Children:
         log_token: [R, V] log p of each token that extends the row; minus infinity where the mask forbids it and at stop
             tokens.
         stop: [R] float64 log p of the stop event, several stop tokens added up; minus infinity where the row may not
-            stop, NaN where the model returned NaN (one NaN logit makes a whole normalised row NaN).
+            stop, NaN where the model returned NaN (one NaN logit makes a whole normalised row NaN), plus infinity or NaN
+            where all its logits are minus infinity (see :func:`smc.models.logits.log_normalised`).
         check: if given, nothing is masked yet and ``check(row, column)`` tells whether a child is allowed (column V is
             the stop event).
         unpowered: where the probabilities are p^a, the children at power 1; otherwise None.
@@ -46,20 +47,27 @@ class Children:
         Args:
             log_probs: [R, V] normalised log probabilities, float32 or float64.
             packed_mask: [R, ceil(V / 32)] int32 on the host.
+
+        Raises:
+            ModelError: the model gave something else.
         """
+        _see_that_it_fits(log_probs, (len(packed_mask), len(vocabulary)))
         log_token, stops = masked(log_probs, packed_mask), _index(vocabulary.stop_ids, log_probs.device)
         log_stop = torch.logsumexp(log_token.index_select(1, stops).double(), dim=1)
         return Children(log_token.index_fill_(1, stops, -torch.inf), log_stop)
 
     @staticmethod
-    def unmasked(log_probs: torch.Tensor, vocabulary: Vocabulary) -> Children:
-        """Mask or no mask: every token, control tokens included, and the stop event."""
+    def unmasked(log_probs: torch.Tensor, vocabulary: Vocabulary, n_rows: int) -> Children:
+        """Mask or no mask: every token, control tokens included, and the stop event. Errors are those of :meth:`of`."""
+        _see_that_it_fits(log_probs, (n_rows, len(vocabulary)))
         stops = _index(vocabulary.stop_ids, log_probs.device)
         log_stop = torch.logsumexp(log_probs.index_select(1, stops).double(), dim=1)
         return Children(log_probs.index_fill(1, stops, -torch.inf), log_stop)
 
     @staticmethod
-    def to_ask(log_probs: torch.Tensor, vocabulary: Vocabulary, check: Callable[[int, int], bool]) -> Children:
+    def to_ask(
+        log_probs: torch.Tensor, vocabulary: Vocabulary, n_rows: int, check: Callable[[int, int], bool]
+    ) -> Children:
         """The children of the unmasked model, for methods that ask about one token at a time.
 
         Args:
@@ -67,7 +75,7 @@ class Children:
                 spelled one out, and the others it refuses.
         """
         stop, width = vocabulary.stop_ids[0], len(vocabulary)
-        children = Children.unmasked(log_probs, vocabulary)
+        children = Children.unmasked(log_probs, vocabulary, n_rows)
         return replace(children, check=lambda row, column: check(row, stop if column == width else column))
 
     def powered(self, power: float) -> Children:
@@ -122,18 +130,27 @@ class Children:
         """Tensors as arrays, together with `log_stop` and `log_kept` of these and of the plain children: one transfer.
 
         Raises:
-            ModelError: the model returned NaN.
+            ModelError: the model returned NaN, or minus infinity for everything.
         """
         unknown = [c for c in {id(c): c for c in (self, self.plain)}.values() if not c._known]
         found = fetch(*(torch.stack([c.stop, c._log_kept]) for c in unknown), *tensors)
         for children, numbers in zip(unknown, found[: len(unknown)], strict=True):
-            if np.isnan(numbers).any():
-                raise ModelError(
-                    "The model returned logits that are not numbers (NaN). Try dtype='float32' or another attention "
-                    "implementation, and check that the weights were loaded whole."
-                )
+            if not (numbers < np.inf).all():
+                raise self._broken()
             children._known.append(numbers)
         return found[len(unknown) :]
+
+    def _broken(self) -> ModelError:
+        """What to say of numbers that are none."""
+        if bool((self.plain.log_token == torch.inf).any() | (self.plain.stop == torch.inf).any()):
+            return ModelError(
+                "The model returned logits that are all minus infinity, so no token may come next, not even a stop. Look for "
+                "what masks them all: a logits processor, a bias of minus infinity, or an attention mask that hides the prompt."
+            )
+        return ModelError(
+            "The model returned logits that are not finite numbers (NaN, or plus infinity). Try dtype='float32' or another "
+            "attention implementation, and check that the weights were loaded whole."
+        )
 
     @property
     def log_stop(self) -> np.ndarray:
@@ -155,6 +172,20 @@ class Children:
         """[N] log p of the given tokens of the given rows."""
         at = send(np.asarray(rows, dtype=np.int64), np.asarray(tokens, dtype=np.int64), device=self.log_token.device)
         return self.fetch(self.log_token_at(*at))[0]
+
+
+def _see_that_it_fits(log_probs: torch.Tensor, shape: tuple[int, int]) -> None:
+    """Raise a ModelError unless a table is one of [R, V] log probabilities of single or double precision."""
+    if tuple(log_probs.shape) != shape:
+        raise ModelError(
+            f"The model gave log_probs of shape {tuple(log_probs.shape)} where {shape[0]} rows and {shape[1]} tokens make "
+            f"{shape}: its rows must give [rows, vocabulary], as smc.testing.check_model checks."
+        )
+    if log_probs.dtype not in (torch.float32, torch.float64):
+        raise ModelError(
+            f"The model gave log_probs in {str(log_probs.dtype).removeprefix('torch.')}, whose rounding would enter the weights: "
+            "compute the log-softmax in float32 or float64, as in torch.log_softmax(logits.float(), dim=-1)."
+        )
 
 
 @cache

@@ -27,7 +27,7 @@ from smc.distances import (
 from smc.errors import OptionError
 from smc.pareto import independent_weights, pareto_k, pareto_k_limit
 from smc.resampling import log_sum_exp
-from smc.result import EssKind, SMCResult, Status, log_total
+from smc.result import EssKind, SMCResult, Status, log_total, see_that_it_is_a_result
 
 __all__ = [
     "Diagnostics",
@@ -50,6 +50,7 @@ __all__ = [
     "total_variation",
 ]
 
+_EXACT = "Exact answers have no sampling error; what they know is in their own fields."
 _ROUNDING = 1e-9  # relative, in comparisons of masses
 _LARGE_ERROR = 0.3  # nats: an evidence that may well be wrong by a third
 _LITTLE_CERTIFIED = 0.1  # of the evidence, in sequences whose own mass is known
@@ -78,6 +79,7 @@ def single_run_variance(result: SMCResult) -> float:
         OptionError: the run does not tell it (other draws or resampling, for which the estimate would be wrong, even in
             sign; roulette; one particle only; replicates combined).
     """
+    see_that_it_is_a_result("single_run_variance", result, _EXACT)
     if reason := _no_single_run_variance(result):
         raise OptionError(f"single_run_variance: {reason}")
     return result.relative_variance if result.sequences else math.nan
@@ -85,6 +87,7 @@ def single_run_variance(result: SMCResult) -> float:
 
 def log_evidence_error(result: SMCResult) -> float:
     """Standard error of `log_evidence` in nats: :attr:`smc.SMCResult.log_evidence_error`."""
+    see_that_it_is_a_result("log_evidence_error", result, _EXACT)
     return result.log_evidence_error
 
 
@@ -150,6 +153,7 @@ def genealogy(result: SMCResult) -> Genealogy:
     Resampling makes the beginnings of surviving sequences coincide, so that few distinct early tokens are left to
     represent the posterior of the first steps.
     """
+    see_that_it_is_a_result("genealogy", result, _EXACT)
     tokens, weights = [s.tokens for s in result.sequences], result.weights
     length = max(map(len, tokens), default=0)
     table = np.full((len(tokens), length), -1, dtype=np.int64)  # -1 has no child, so an ended sequence stays itself
@@ -168,6 +172,7 @@ def genealogy(result: SMCResult) -> Genealogy:
 
 def ess_path(result: SMCResult) -> np.ndarray:
     """[T] effective sample size of the live particles after each step, before any resampling (first replicate's)."""
+    see_that_it_is_a_result("ess_path", result, _EXACT)
     return np.array([row.ess for row in result.trace])
 
 
@@ -237,7 +242,12 @@ class Diagnostics:
 
 
 def summary(result: SMCResult) -> Diagnostics:
-    """All diagnostics of one result, with warnings in words."""
+    """All diagnostics of one result, with warnings in words.
+
+    Raises:
+        OptionError: not the result of a run.
+    """
+    see_that_it_is_a_result("summary", result, _EXACT)
     n_draws = result.n_particles * max(len(result.log_evidence_replicates), 1)
     log_all = log_sum_exp(
         np.array([

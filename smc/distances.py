@@ -7,7 +7,7 @@ to 1. Logs are in nats.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ import numpy as np
 from scipy import stats
 
 from smc.errors import OptionError, at_least
-from smc.result import SMCResult
+from smc.result import SMCResult, see_that_it_is_a_result
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -57,11 +57,13 @@ class Estimate:
 
 def total_variation(p: Mapping[Key, float], q: Mapping[Key, float]) -> float:
     """Half the summed absolute difference: 0 for equal distributions, 1 for disjoint ones."""
+    _see_that_they_are_laws(p=p, q=q)
     return 0.5 * math.fsum(abs(p.get(text, 0.0) - q.get(text, 0.0)) for text in p.keys() | q.keys())
 
 
 def kl_divergence(p: Mapping[Key, float], q: Mapping[Key, float]) -> float:
     """KL(p || q) in nats, plug-in; infinite where p has a string that q lacks. Never below zero."""
+    _see_that_they_are_laws(p=p, q=q)
     if any(mass > 0 and q.get(text, 0.0) <= 0 for text, mass in p.items()):
         return math.inf
     return max(0.0, math.fsum(mass * math.log(mass / q[text]) for text, mass in p.items() if mass > 0))
@@ -82,8 +84,8 @@ def distance(
     Raises:
         OptionError: a distribution that is empty or does not sum to 1.
     """
-    _checked("estimate", estimate.values())
-    _checked("exact", exact.values())
+    _checked("estimate", estimate)
+    _checked("exact", exact)
     return Distance(
         total_variation(estimate, exact),
         kl_divergence(estimate, exact),
@@ -106,7 +108,7 @@ def floor(exact: Mapping[Key, float], n: int) -> Floor:
         OptionError: n is not a whole number of at least 1; `exact` is empty or does not sum to 1.
     """
     at_least("n", n, 1)
-    p = _checked("exact", exact.values())
+    p = _checked("exact", exact)
     above = np.floor(n * p) + 1
     tv = float((above * (1 - p) * stats.binom.pmf(above, n, p)).sum()) / n
 
@@ -126,7 +128,7 @@ def simulated_floor(exact: Mapping[Key, float], n: int, *, repeats: int = 400, s
     """The :func:`floor` by a seeded simulation of `repeats` samples of n draws."""
     at_least("n", n, 1)
     at_least("repeats", repeats, 1)
-    p = np.array(sorted(exact.values(), reverse=True), dtype=np.float64)
+    p = np.sort(_checked("exact", exact))[::-1]
     p /= p.sum()
     counts = np.random.default_rng(seed).multinomial(n, p, size=repeats)  # [repeats, strings]
     share = counts / n
@@ -155,6 +157,7 @@ def kl_of_local_masking(result: SMCResult, log_evidence: float, log_evidence_err
     Raises:
         OptionError: the result of another method, whose sequences are not independent draws from q.
     """
+    see_that_it_is_a_result("kl_of_local_masking", result, "The order is kl_of_local_masking(result, log_evidence).")
     if result.method not in ("local_masking", "importance_resampling"):
         raise OptionError(
             f"kl_of_local_masking needs independent draws from local masking, and these are sequences of {result.method!r}. "
@@ -185,9 +188,18 @@ def _difference(
     return first - second
 
 
-def _checked(name: str, masses: Iterable[float]) -> np.ndarray:
+def _see_that_they_are_laws(**laws: object) -> None:
+    for name, law in laws.items():
+        if not isinstance(law, Mapping):
+            raise OptionError(
+                f"{name} must give each text its probability, as result.posterior() does, and is a {type(law).__name__}."
+            )
+
+
+def _checked(name: str, law: Mapping[Key, float]) -> np.ndarray:
     """[N] the positive probabilities of a distribution."""
-    p = np.array([mass for mass in masses if mass], dtype=np.float64)
+    _see_that_they_are_laws(**{name: law})
+    p = np.array([mass for mass in law.values() if mass], dtype=np.float64)
     if not len(p):
         raise OptionError(f"{name} is empty: nothing finished, so there is nothing to compare. See result.status.")
     if not (p > 0).all() or abs(p.sum() - 1) > _SUM_TOLERANCE:

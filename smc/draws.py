@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from smc.blocks import BLOCK, item_at, share_of
-from smc.errors import OptionError
+from smc.errors import OptionError, quoted
 from smc.host import fetch, send
 
 
@@ -100,7 +100,7 @@ def generator(seed: int, key: str = "", replicate: int = 0) -> np.random.Generat
         OptionError: the key is not text.
     """
     if not isinstance(key, str):
-        raise OptionError(f"key must be a string, not {key!r}: write key={str(key)!r}.")
+        raise OptionError(f"key must be a string, not {quoted(key)}: write key={quoted(str(key))}.")
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
     words = np.frombuffer(digest[:16], dtype="<u4").tolist()
     return np.random.default_rng(np.random.SeedSequence([seed, *words, replicate]))

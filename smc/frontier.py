@@ -59,7 +59,7 @@ class Frontier:
     @cached_property
     def unmasked(self) -> Children:
         """What the model gives, mask or no mask: every token, special ones included, and the stop event."""
-        return Children.unmasked(self.model_rows.log_probs, self.vocabulary)
+        return Children.unmasked(self.model_rows.log_probs, self.vocabulary, len(self))
 
     @property
     def refused(self) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from smc.constraints.base import CompiledConstraint, Constraint
-from smc.errors import OptionError, PromptError
+from smc.errors import OptionError, PromptError, quoted
 from smc.models.base import KnowsMemory, LanguageModel, Prompt
 from smc.potentials import Potential
 
@@ -17,16 +17,23 @@ def compiled(constraint: Constraint, model: LanguageModel) -> CompiledConstraint
         ConstraintError, EmptyLanguageError: see :meth:`Constraint.compile`.
         OptionError: not a constraint at all, or not a model.
     """
-    if isinstance(model, type) or not isinstance(model, LanguageModel):
-        raise OptionError(
-            f"The model is a {type(model).__name__}. Use HFModel.load, HFModel.from_pretrained or TableModel."
-        )
+    see_that_it_is_a_model(model)
     if isinstance(constraint, type) or not isinstance(constraint, Constraint):
         raise OptionError(
             f"The constraint is a {type(constraint).__name__}, which is not a constraint. Wrap it: JSONSchema(...) for a schema, "
-            "Regex(...) for a pattern, EBNF(...) or GBNF(...) for a grammar, Choice([...]) for a list."
+            "Regex(...) for a pattern, EBNF(...) or GBNF(...) for a grammar, Choice([...]) for a list. The order is model, "
+            "constraint, prompt."
         )
     return constraint.compile(model.vocabulary)
+
+
+def see_that_it_is_a_model(model: object) -> None:
+    """Raise an OptionError unless something is a model."""
+    if isinstance(model, type) or not isinstance(model, LanguageModel):
+        swapped = " The order is model, constraint, prompt." if isinstance(model, (Constraint, str)) else ""
+        raise OptionError(
+            f"The model is a {type(model).__name__}. Use HFModel.load, HFModel.from_pretrained or TableModel.{swapped}"
+        )
 
 
 def checked_potentials(potentials: Sequence[Potential]) -> tuple[Potential, ...]:
@@ -39,7 +46,7 @@ def checked_potentials(potentials: Sequence[Potential]) -> tuple[Potential, ...]
         isinstance(p, Potential) and not isinstance(p, type) for p in potentials
     ):
         raise OptionError(
-            f"potentials must be a list of potentials, such as [TextPotential(score)], not {potentials!r}."
+            f"potentials must be a list of potentials, such as [TextPotential(score)], not {quoted(potentials)}."
         )
     return tuple(potentials)
 

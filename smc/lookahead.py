@@ -12,7 +12,7 @@ import torch
 from smc.children import Children
 from smc.constraints.automaton import MAX_STATES, START, TokenAutomaton, token_automaton
 from smc.constraints.base import CompiledConstraint
-from smc.errors import OptionError, at_least
+from smc.errors import OptionError, at_least, quoted
 from smc.future_mass import FutureMass
 from smc.surrogates import Surrogate
 from smc.twists import Lookahead, TwistContext
@@ -66,7 +66,7 @@ class LookaheadTwist:
         at_least("max_states", self.max_states, 1)
         if not isinstance(self.surrogate, Surrogate):
             raise OptionError(
-                f"surrogate must be a Unigram, Bigram or HMM, not {self.surrogate!r}. "
+                f"surrogate must be a Unigram, Bigram or HMM, not {quoted(self.surrogate)}. "
                 "fit_surrogate returns one together with its cost: give its .surrogate."
             )
 

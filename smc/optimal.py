@@ -163,15 +163,15 @@ class _Plan:
         n_blocks, size = table.entries.shape[1:]
 
         # the heaviest are in these blocks, or among the others
-        which = torch.topk((table.top + shift[:, None]).view(-1), min(k, table.top.numel())).indices
+        which = torch.topk((table.top + shift[:, None]).flatten(), min(k, table.top.numel())).indices
         row = which // n_blocks
         found = table.block(which)
-        log_mass = torch.cat([(found + shift[row][:, None]).view(-1), others])
+        log_mass = torch.cat([(found + shift[row][:, None]).flatten(), others])
         heavy = torch.topk(log_mass, min(k, len(log_mass)))
         column = which % n_blocks * size
         numbers = (row * table.width + column)[:, None] + torch.arange(size, device=row.device)
         other_numbers = candidates.n_in_table + torch.arange(len(others), device=row.device)
-        index = torch.cat([numbers.view(-1), other_numbers])[heavy.indices]
+        index = torch.cat([numbers.flatten(), other_numbers])[heavy.indices]
 
         # what lies beside them: the rest of the table row by row, the rest of the others one by one
         taken = torch.zeros_like(log_mass, dtype=torch.bool).index_fill_(0, heavy.indices, True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from smc.errors import OptionError
-from smc.result import SMCResult
+from smc.result import SMCResult, see_that_it_is_a_result
 
 FEWEST = 5
 """Fewer weights above the cutoff cannot be fitted."""
@@ -34,6 +35,8 @@ def pareto_k(weights: SMCResult | np.ndarray) -> float:
         OptionError: a result whose weights are not those of independent draws: unweighted or without evidence (local
             masking, chains), enumerated (masses of distinct sequences), or resampled on the way.
     """
+    if not isinstance(weights, (np.ndarray, Sequence)):
+        see_that_it_is_a_result("pareto_k", weights, "Or give it an array of log weights.")
     log_weight = _draws_of(weights) if isinstance(weights, SMCResult) else np.asarray(weights, dtype=np.float64)
     n = len(log_weight)
     tail = math.ceil(min(0.2 * n, 3 * math.sqrt(n)))

@@ -17,10 +17,11 @@ import numpy as np
 
 from smc.constraints.base import Constraint
 from smc.distances import total_variation
-from smc.errors import ModelError, OptionError, within
+from smc.errors import ModelError, OptionError, quoted, within
+from smc.inputs import see_that_it_is_a_model
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
-from smc.result import FinishedSequence, SMCResult, ess_of, log_total, merge_sequences
+from smc.result import FinishedSequence, SMCResult, ess_of, log_total, merge_sequences, see_that_it_is_a_result
 from smc.scoring import scored
 from smc.vocabulary import Vocabulary, to_bytes
 
@@ -129,7 +130,7 @@ class Rescored:
         ]
         best, other = self.before.best(), self.after.best()
         if best is not None and other is not None:
-            same = "the same" if best.tokens == other.tokens else f"{other.text!r} instead of {best.text!r}"
+            same = "the same" if best.tokens == other.tokens else f"{quoted(other.text)} instead of {quoted(best.text)}"
             lines.append(f"- the best sequence is {same};")
         before, after = self.before.log_evidence, self.after.log_evidence
         if before is not None and after is not None:
@@ -165,10 +166,13 @@ def rescore(
         max_rows: the most sequences that are scored at once.
 
     Raises:
-        OptionError: the result's weights are no importance weights, or it was made with another target_power.
+        OptionError: no result or no model; the result's weights are no importance weights, or it was made with another
+            target_power.
         ModelError: the model has other tokens. PromptError: not the prompt of a healed result, or too long for the model.
         ConstraintError: the constraint does not allow a sequence.
     """
+    see_that_it_is_a_result("rescore", result, "The order is rescore(result, model, constraint, prompt).")
+    see_that_it_is_a_model(model)
     if not result.weighted:
         raise OptionError(
             f"The weights of {result.method!r} do not estimate the posterior, so there is nothing to correct. For log p and log q of its "
@@ -179,7 +183,7 @@ def rescore(
         expected = power * s.log_prob + s.log_potential
         if not abs(s.log_target - expected) <= _ROUNDING * max(1.0, abs(expected)):
             raise OptionError(
-                f"target_power={power:g} does not fit the result: {s.text!r} has log p {s.log_prob:.6g} and log target {s.log_target:.6g}. "
+                f"target_power={power:g} does not fit the result: {quoted(s.text)} has log p {s.log_prob:.6g} and log target {s.log_target:.6g}. "
                 "Give the target_power of the run."
             )
         _see_that_it_spells(s, model.vocabulary, result.healed)
@@ -226,5 +230,5 @@ def _see_that_it_spells(sequence: FinishedSequence, vocabulary: Vocabulary, heal
         or vocabulary.spell(sequence.tokens) != expected
     ):
         raise ModelError(
-            f"The model has other tokens: those of {sequence.text!r} do not spell it there. Rescore with a model of the same tokenizer."
+            f"The model has other tokens: those of {quoted(sequence.text)} do not spell it there. Rescore with a model of the same tokenizer."
         )

@@ -13,7 +13,7 @@ import numpy as np
 from smc.constraints.base import CheckableRows, ConstraintRows
 from smc.constraints.notes import Language
 from smc.draws import generator
-from smc.errors import at_least
+from smc.errors import OptionError, at_least, function_of
 from smc.models.base import Anticipates, ModelRows
 from smc.population import Lineage
 from smc.resampling import effective_sample_size, log_sum_exp
@@ -265,7 +265,12 @@ class SMCResult:
 
         Args:
             key: groups strings, for example ``lambda s: json.loads(s)["label"]``.
+
+        Raises:
+            OptionError: a key that is no function.
         """
+        if key is not None:
+            function_of("key", key, "a text")
         return merged_by_key(self.sequences, self.weights, key)
 
     def expectation(self, f: Callable[[str], float]) -> float:
@@ -364,6 +369,13 @@ class SMCResult:
         good = log_total(self.sequences)
         everything = log_sum_exp(np.array([good, self.log_rejected_mass, self.log_censored_mass, self.log_dead_mass]))
         return float(np.exp(good - everything)) if everything > -np.inf else 0.0
+
+
+def see_that_it_is_a_result(taker: str, value: object, hint: str = "") -> None:
+    """Raise an OptionError unless something is the result of a run; `taker` is who wants it, `hint` what else to do."""
+    if not isinstance(value, SMCResult):
+        what = value.__name__ if isinstance(value, type) else type(value).__name__
+        raise OptionError(f"{taker} takes an SMCResult, which is what a run returns, not {what}. {hint}".rstrip())
 
 
 def merged_by_key(

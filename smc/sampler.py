@@ -16,7 +16,7 @@ from smc.constraints.notes import language_of, refuse_narrowing
 from smc.constraints.prefixed import prefixed
 from smc.constraints.refusals import refuses
 from smc.draws import Draws, RandomDraws, generator
-from smc.errors import OptionError, SMCError, about_job, at_least, one_of, within
+from smc.errors import OptionError, SMCError, about_job, at_least, one_of, quoted, true_or_false, within, without_effect
 from smc.healing import Boundary, heal
 from smc.inputs import checked_potentials, compiled, is_chat, prompt_ids
 from smc.models.base import LanguageModel, ModelRows, Prompt
@@ -108,9 +108,10 @@ class SMCSampler:
             places; the default) or "sample" (each particle draws a child; the reference).
         resampling: for "sample": "systematic" (default), "multinomial", "stratified", "residual", "ssp" or "killing"; for
             "enumerate": "optimal", the only one.
-        ess_threshold: "sample" resamples when the ESS falls below this share of the particles in play.
-        draws: for "sample": particles on one prefix draw jointly ("systematic") or apart ("independent").
-        finished: "retire" (a finished sequence leaves the population for good) or "compete" (it stays in resampling).
+        ess_threshold: for "sample": resample when the ESS falls below this share of the particles in play (0.5).
+        draws: for "sample": particles on one prefix draw jointly ("systematic", the default) or apart ("independent").
+        finished: "retire" (a finished sequence leaves the population for good; the default) or "compete" (it stays in
+            resampling).
         target_power: a in the target p(y)^a phi(y); above 1 sharpens towards search.
         proposal: what "sample" draws from, if not the masked model itself.
         potentials: soft conditions phi.
@@ -118,7 +119,8 @@ class SMCSampler:
             learns from run to run, results depend on the runs before, so the seed alone does not fix them.
         max_tokens: tokens before the stop. What is live then is censored and reported.
         stop_fraction: end once the mass that could still finish is below this share of what has; 0 never ends early.
-        stop: "bound" reports the rest as `log_unexplored_mass`; "roulette" ends by Russian roulette, without bias.
+        stop: "bound" reports the rest as `log_unexplored_mass`, and never ends a run early where nothing bounds the
+            rest (a power below 1, a potential without `log_bound`); "roulette" ends by Russian roulette, without bias.
         seed: root of all randomness.
         replicates: independent runs, averaged in the linear domain, which gives `log_evidence_error`.
         strict_language: refuse a constraint of which the engine cannot produce every value, instead of noting that in
@@ -130,7 +132,7 @@ class SMCSampler:
             whole and stay as they are (:mod:`smc.healing`).
 
     Raises:
-        OptionError: an option value that does not exist or does not go with another.
+        OptionError: an option value that does not exist or does not go with another, or one that would have no effect.
         ConstraintError: the constraint cannot be compiled for this model.
         NarrowedLanguageError: `strict_language`, and the engine leaves out part of the language.
     """
@@ -143,9 +145,9 @@ class SMCSampler:
         n_particles: int = 16,
         branching: str | Branching = "enumerate",
         resampling: str | None = None,
-        ess_threshold: float = 0.5,
-        draws: str = "systematic",
-        finished: str = "retire",
+        ess_threshold: float | None = None,
+        draws: str | None = None,
+        finished: str | None = None,
         target_power: float = 1.0,
         proposal: Proposal | None = None,
         potentials: Sequence[Potential] = (),
@@ -159,7 +161,8 @@ class SMCSampler:
         token_healing: bool = False,
     ):
         self.model, self.constraint = model, constraint
-        self.strict_language, self.token_healing = bool(strict_language), bool(token_healing)
+        self.strict_language = true_or_false("strict_language", strict_language)
+        self.token_healing = true_or_false("token_healing", token_healing)
         self.potentials = self._checked(potentials)
         self._compiled = self._enforced(constraint)
         self.n_particles = at_least("n_particles", n_particles, 1)
@@ -169,22 +172,34 @@ class SMCSampler:
         self.target_power = within("target_power", target_power, 0, np.inf, without_low=True)
         self.stop_fraction = within("stop_fraction", stop_fraction, 0, 1, without_high=True)
         self.stop = one_of("stop", stop, ["bound", "roulette"])
+        if self.stop == "roulette" and self.stop_fraction == 0:
+            raise OptionError(
+                "stop='roulette' begins once what is live is below stop_fraction of what has finished, and stop_fraction=0 "
+                "never ends a run: give it a value such as 0.01, or leave out stop."
+            )
         if proposal is not None and not isinstance(proposal, Proposal):
-            raise OptionError(f"proposal must be a Proposal(temperature=..., top_k=..., top_p=...), not {proposal!r}.")
+            raise OptionError(
+                f"proposal must be a Proposal(temperature=..., top_k=..., top_p=...), not {quoted(proposal)}."
+            )
         if twist is not None and (isinstance(twist, type) or not isinstance(twist, Twist)):
-            raise OptionError(f"twist must be a twist, such as LearnedTwist(), not {twist!r}.")
-        if twist is not None and token_healing:
+            raise OptionError(f"twist must be a twist, such as LearnedTwist(), not {quoted(twist)}.")
+        if twist is not None and self.token_healing:
             raise OptionError(
                 "A twist cannot guide a run with token_healing: it knows the language, not what is written before it. "
                 "Leave one of them out."
             )
         self.twist = twist
         if isinstance(branching, Branching):
-            if (resampling, ess_threshold, draws, finished, proposal) != (None, 0.5, "systematic", "retire", None):
-                raise OptionError(
-                    "resampling, ess_threshold, draws, finished and proposal belong to branching='sample' or 'enumerate'. "
-                    f"A {type(branching).__name__} object brings its own: set them there."
-                )
+            without_effect(
+                {
+                    "resampling": resampling,
+                    "ess_threshold": ess_threshold,
+                    "draws": draws,
+                    "finished": finished,
+                    "proposal": proposal,
+                },
+                f"A {type(branching).__name__} object brings its own options: set them there, or leave them out.",
+            )
             if getattr(branching, "n_particles", n_particles) != n_particles:
                 raise OptionError(
                     f"n_particles={n_particles}, but the {type(branching).__name__} object has "
@@ -277,12 +292,30 @@ class SMCSampler:
         requests = [self._request(job) for job in jobs]
         return ((by_key[request.key], result) for request, result in stream(requests, batch_rows))
 
-    def steps(self, prompt: Prompt, key: str = "", replicate: int = 0, draws: Draws | None = None) -> Iterator[State]:
+    def steps(
+        self, prompt: Prompt, key: str = "", replicate: int | None = None, draws: Draws | None = None
+    ) -> Iterator[State]:
         """Iterate over states, the initial one first, so that a caller can watch or stop a run.
 
         ``sampler.result(state)`` gives the result so far; live mass counts as censored there.
+
+        Args:
+            replicate: which of the sampler's `replicates` to step over, 0 being the first. States are those of one run,
+                so with several it must be given; ``smc.result.combine`` makes one result of the results of all.
+
+        Raises:
+            OptionError: several replicates, and none is chosen. Others as for :meth:`run`.
         """
-        state = self.init(prompt, key, replicate, draws)
+        if replicate is None:
+            if self.replicates > 1:
+                raise OptionError(
+                    f"steps goes over one run, and this sampler makes replicates={self.replicates}: choose one of them by "
+                    f"replicate=0 to {self.replicates - 1}, or leave out replicates."
+                )
+            replicate = 0
+        return self._states(self.init(prompt, key, at_least("replicate", replicate, 0), draws))
+
+    def _states(self, state: State) -> Iterator[State]:
         yield state
         while not self.done(state):
             state = self.step(state)
@@ -335,7 +368,8 @@ class SMCSampler:
         log_probs = state.model_rows.log_probs
         forward = pass_cost(state.model_rows)
         if self.branching.asks:
-            children = Children.to_ask(log_probs, self.model.vocabulary, checker(state.constraint_rows))
+            check = checker(state.constraint_rows)
+            children = Children.to_ask(log_probs, self.model.vocabulary, len(population), check)
         else:
             children = Children.of(log_probs, state.constraint_rows.allowed, self.model.vocabulary)
         twist = None if state.twist_rows is None else state.twist_rows.look(children).checked(children)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from smc.constraints.base import Constraint, unpack
-from smc.errors import ConstraintError, ModelError, PromptError, at_least, within
+from smc.errors import ConstraintError, ModelError, OptionError, PromptError, at_least, quoted, within
 from smc.frontier import Frontier, Walk
 from smc.healing import Boundary, heal
 from smc.inputs import checked_potentials, compiled
@@ -37,10 +37,19 @@ def score(
 
     Raises:
         ConstraintError: the constraint does not allow a sequence. PromptError: prompt and sequence are too long.
+        OptionError: a sequence that is no list of token ids, no model, or no constraint.
     """
-    tokens = [tuple(int(token) for token in sequence) for sequence in sequences]
+    tokens = [_token_ids(sequence) for sequence in sequences]
     power = within("target_power", target_power, 0, np.inf, without_low=True)
     return scored(tokens, model, constraint, prompt, potentials, power=power, max_rows=max_rows, healed="")[0]
+
+
+def _token_ids(sequence: Sequence[int]) -> tuple[int, ...]:
+    if isinstance(sequence, Sequence | np.ndarray) and all(isinstance(token, (int, np.integer)) for token in sequence):
+        return tuple(int(token) for token in sequence)
+    raise OptionError(
+        f"sequences must be lists of token ids, such as [s.tokens for s in result.sequences], and one is {quoted(sequence)}."
+    )
 
 
 def scored(
@@ -60,7 +69,7 @@ def scored(
     for sequence in sequences:
         if not all(0 <= token < len(vocabulary) for token in sequence):
             raise ModelError(
-                f"The sequence {sequence} has tokens that the model lacks. Use a model of the same tokenizer."
+                f"The sequence {quoted(sequence)} has tokens that the model lacks. Use a model of the same tokenizer."
             )
     boundary = _boundary(model, prompt, healed)
     longest = max(map(len, sequences), default=0)
@@ -163,14 +172,14 @@ def _impossible(frontier: Frontier, row: int, tokens: tuple[int, ...]) -> Finish
 def _see_that_it_may_stop(frontier: Frontier, row: int) -> None:
     if not _allowed(frontier, row)[list(frontier.vocabulary.stop_ids)].any():
         text = to_text(frontier.vocabulary.spell(frontier.lineages[row].tokens()))
-        raise ConstraintError(f"The constraint does not let {text!r} end there. Give the constraint of the run.")
+        raise ConstraintError(f"The constraint does not let {quoted(text)} end there. Give the constraint of the run.")
 
 
 def _see_that_it_is_allowed(frontier: Frontier, row: int, token: int) -> None:
     if not _allowed(frontier, row)[token]:
         text = to_text(frontier.vocabulary.spell(frontier.lineages[row].tokens()))
         raise ConstraintError(
-            f"The constraint does not allow the token {to_text(frontier.vocabulary.tokens[token])!r} after {text!r}. Give the constraint of the run."
+            f"The constraint does not allow the token {quoted(to_text(frontier.vocabulary.tokens[token]))} after {quoted(text)}. Give the constraint of the run."
         )
 
 
@@ -187,7 +196,7 @@ def _boundary(model: LanguageModel, prompt: Prompt, healed: str) -> Boundary:
     boundary = heal(model.vocabulary, ids)
     if to_text(boundary.written) != healed:
         raise PromptError(
-            f"Token healing took {healed!r} back from the prompt of the result, and would take {to_text(boundary.written)!r} back from this one. "
+            f"Token healing took {quoted(healed)} back from the prompt of the result, and would take {quoted(to_text(boundary.written))} back from this one. "
             "Give the prompt of the run."
         )
     return boundary

@@ -28,7 +28,7 @@ from smc.baselines.local import local_masking
 from smc.constraints.automaton import TokenAutomaton
 from smc.constraints.base import Constraint
 from smc.draws import generator
-from smc.errors import OptionError, at_least, one_of, within
+from smc.errors import OptionError, at_least, one_of, quoted, within, without_effect
 from smc.future_mass import FutureMass, HiddenFuture, LastTokenFuture, updated
 from smc.models.base import LanguageModel, Prompt
 from smc.result import Cost
@@ -334,8 +334,8 @@ def fit_surrogate(
     n_samples: int = 256,
     max_tokens: int = 256,
     smoothing: float = 1.0,
-    n_states: int = 32,
-    iterations: int = 30,
+    n_states: int | None = None,
+    iterations: int | None = None,
     seed: int = 0,
 ) -> Fitted:
     """Draw samples by local masking, `n_samples` after each prompt, and fit a surrogate to them and their kept mass.
@@ -346,7 +346,8 @@ def fit_surrogate(
     Args:
         kind: "unigram", "bigram" or "hmm".
         prompts: a list, even of one.
-        smoothing: see :meth:`Unigram.fit`. n_states, iterations: see :meth:`HMM.fit`; for "hmm" only.
+        smoothing: see :meth:`Unigram.fit`. n_states, iterations: see :meth:`HMM.fit`; for "hmm" only
+            (by default 32 and 30).
 
     Raises:
         OptionError: an unknown kind, no list of prompts, or no sample that finished within max_tokens.
@@ -354,8 +355,12 @@ def fit_surrogate(
     """
     one_of("kind", kind, ["unigram", "bigram", "hmm"])
     if isinstance(prompts, str) or not isinstance(prompts, Sequence) or not prompts:
-        raise OptionError(f"prompts must be a list of prompts, not {prompts!r}. For one prompt, write [prompt].")
+        raise OptionError(f"prompts must be a list of prompts, not {quoted(prompts)}. For one prompt, write [prompt].")
     at_least("n_samples", n_samples, 1)
+    if kind != "hmm":
+        without_effect(
+            {"n_states": n_states, "iterations": iterations}, f"A {kind} has no hidden states: leave it out."
+        )
     results = [
         local_masking(
             model, constraint, prompt, n_particles=n_samples, max_tokens=max_tokens, seed=seed, key=f"surrogate {i}"
@@ -375,8 +380,8 @@ def fit_surrogate(
         return Fitted(Unigram.fit(samples, model.vocabulary, kept, smoothing), cost)
     if kind == "bigram":
         return Fitted(Bigram.fit(samples, model.vocabulary, kept, smoothing), cost)
-    hmm = HMM.fit(samples, model.vocabulary, kept, smoothing, n_states=n_states, iterations=iterations, seed=seed)
-    return Fitted(hmm, cost)
+    hidden = {"n_states": 32 if n_states is None else n_states, "iterations": 30 if iterations is None else iterations}
+    return Fitted(HMM.fit(samples, model.vocabulary, kept, smoothing, **hidden, seed=seed), cost)
 
 
 @dataclass(frozen=True)

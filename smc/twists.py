@@ -39,8 +39,15 @@ class Lookahead:
         """Itself.
 
         Raises:
-            SMCError: a value for a child that may follow is NaN or plus infinity.
+            SMCError: a value for a child that may follow is NaN or plus infinity, or there are too few or too many
+                values.
         """
+        shapes, expected = (tuple(self.log_token.shape), np.shape(self.log_stop)), tuple(children.log_token.shape)
+        if shapes != (expected, expected[:1]):
+            raise SMCError(
+                f"A twist returned log_token of shape {shapes[0]} and log_stop of shape {shapes[1]}. For {expected[0]} rows and "
+                f"{expected[1]} tokens they must be {expected} and {expected[:1]}."
+            )
         tokens = torch.where(children.log_token > -torch.inf, self.tokens_like(children), 0.0)
         (finite,) = children.fetch((tokens < torch.inf).all())
         stops = np.where(children.log_stop > -np.inf, self.log_stop, 0.0)

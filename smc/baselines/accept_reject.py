@@ -12,7 +12,7 @@ from smc.baselines.guided import Ending, Explorer, Guidance
 from smc.constraints.base import Constraint
 from smc.constraints.notes import language_of
 from smc.draws import Draws, RandomDraws, generator
-from smc.errors import SMCError, at_least
+from smc.errors import SMCError, at_least, quoted
 from smc.frontier import Frontier
 from smc.inputs import checked_potentials, compiled, prompt_ids
 from smc.models.base import LanguageModel, Prompt
@@ -189,7 +189,7 @@ def _accept(ending: Ending, log_bound: float, target_power: float, draws: Draws)
     log_phi = ending.sequence.log_potential
     if log_phi > log_bound + _ROUNDING:
         raise SMCError(
-            f"The potentials promise log phi <= {log_bound:g} but gave {log_phi:g} for {ending.sequence.text!r}. "
+            f"The potentials promise log phi <= {log_bound:g} but gave {log_phi:g} for {quoted(ending.sequence.text)}. "
             "Raise log_bound."
         )
     log_ratio = min(log_phi - log_bound, 0.0) + (target_power - 1) * ending.log_prob

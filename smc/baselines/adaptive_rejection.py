@@ -14,7 +14,7 @@ from smc.baselines.accept_reject import accept_reject
 from smc.baselines.guided import Guidance
 from smc.constraints.base import Constraint
 from smc.draws import Draws
-from smc.errors import OptionError, within
+from smc.errors import OptionError, quoted, within
 from smc.inputs import checked_potentials
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
@@ -183,6 +183,6 @@ def _only_membership(method: str, potentials: Sequence[Potential], target_power:
     for potential in checked_potentials(potentials):
         if not getattr(potential, "boolean", False):
             raise OptionError(
-                f"{method} only decides whether a sequence belongs to the language, and {potential!r} is not Boolean. Set "
+                f"{method} only decides whether a sequence belongs to the language, and {quoted(potential)} is not Boolean. Set "
                 "boolean=True if it returns nothing but 0 and minus infinity; otherwise use rejection, asap or SMCSampler."
             )

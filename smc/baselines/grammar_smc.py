@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from smc.boundaries import AtBoundaries
 from smc.constraints.base import Constraint
 from smc.draws import Draws
+from smc.errors import without_effect
 from smc.inputs import checked_potentials
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
@@ -43,7 +44,7 @@ def grammar_smc(
         n_particles: K.
         potentials: the critics. Their running values steer the search, their final ones enter the target.
         boundary: whether a prefix ends at a place where the critics should be asked for running values; None asks them
-            after every token. See :class:`smc.boundaries.AtBoundaries`.
+            after every token. See :class:`smc.boundaries.AtBoundaries`. Without critics it is refused.
         ess_threshold: the share of K below which the effective sample size calls for resampling.
         draws: source of randomness, for tests that visit every outcome.
 
@@ -82,6 +83,11 @@ def grammar_smc_sampler(
 ) -> SMCSampler:
     """What :func:`grammar_smc` runs, for many prompts at once."""
     critics = checked_potentials(potentials)
+    if not critics:
+        without_effect(
+            {"boundary": boundary},
+            "It says where the critics are asked, and there are none: give potentials, or leave it out.",
+        )
     sampler = SMCSampler(
         model,
         constraint,

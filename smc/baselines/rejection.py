@@ -9,7 +9,7 @@ from smc.baselines.accept_reject import accept_reject
 from smc.baselines.guided import Guidance
 from smc.constraints.base import Constraint
 from smc.draws import Draws
-from smc.errors import OptionError, within
+from smc.errors import OptionError, quoted, within
 from smc.inputs import checked_potentials
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
@@ -62,7 +62,7 @@ def rejection(
     for potential in checked_potentials(potentials):
         if not potential.log_bound < math.inf:
             raise OptionError(
-                f"rejection needs a bound on every potential, and {potential!r} has none: give its log_bound, or use "
+                f"rejection needs a bound on every potential, and {quoted(potential)} has none: give its log_bound, or use "
                 "SMCSampler."
             )
     return accept_reject(

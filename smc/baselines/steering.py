@@ -14,7 +14,7 @@ from smc.branching import Offspring, Resampled, Sample, Weights
 from smc.children import Children
 from smc.constraints.base import Constraint
 from smc.draws import Draws
-from smc.errors import at_least, one_of
+from smc.errors import at_least, one_of, true_or_false
 from smc.models.base import LanguageModel, Prompt
 from smc.optimal import Candidates, optimal
 from smc.population import Population
@@ -45,6 +45,11 @@ class Steering:
     compete: bool
     proper: ClassVar[bool] = True
     asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        at_least("n_particles", self.n_particles, 1)
+        at_least("beam_factor", self.beam_factor, 1)
+        true_or_false("compete", self.compete)
 
     @property
     def scheme_name(self) -> str:
@@ -156,11 +161,7 @@ def smc_steering_sampler(
     twist: Twist | None = None,
 ) -> SMCSampler:
     """What :func:`smc_steering` runs, for many prompts at once."""
-    branching = Steering(
-        at_least("n_particles", n_particles, 1),
-        at_least("beam_factor", beam_factor, 1),
-        one_of("finished", finished, ["retire", "compete"]) == "compete",
-    )
+    branching = Steering(n_particles, beam_factor, one_of("finished", finished, ["retire", "compete"]) == "compete")
     sampler = SMCSampler(
         model,
         constraint,

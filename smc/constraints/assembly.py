@@ -18,7 +18,7 @@ from smc.constraints.caching import CompileOnce, per_vocabulary
 from smc.constraints.json_schema import JSONSchema
 from smc.constraints.validated import PrefixCheck, validated
 from smc.constraints.xgrammar_engine import ENGINE, compile_grammar
-from smc.errors import ConstraintError
+from smc.errors import ConstraintError, quoted
 from smc.vocabulary import Vocabulary, byte_vocabulary, to_bytes, to_text
 
 Format = dict[str, Any]
@@ -144,7 +144,7 @@ def checked_part(part: object, of: str) -> Constraint:
     """
     if isinstance(part, type) or not isinstance(part, Constraint):
         raise ConstraintError(
-            f"{of} takes texts, Free(...) and constraints, not {part!r}: wrap it, as in Regex(...) or JSONSchema(...)."
+            f"{of} takes texts, Free(...) and constraints, not {quoted(part)}: wrap it, as in Regex(...) or JSONSchema(...)."
         )
     if part.engine != ENGINE or not hasattr(part, "grammar"):
         raise ConstraintError(
@@ -199,7 +199,7 @@ def _spoken_control_tokens(texts: Sequence[str], vocabulary: Vocabulary, what: s
     for token in control:
         if token in vocabulary.stop_ids:
             raise ConstraintError(
-                f"{what} spells out {vocabulary.tokens[token].decode()!r}, which is a stop token of this model: the text ends "
+                f"{what} spells out {quoted(vocabulary.tokens[token].decode())}, which is a stop token of this model: the text ends "
                 "there, so nothing can follow and the token is never part of the text. Leave it out at the end, and choose "
                 "another marker elsewhere."
             )

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from smc.constraints.base import CompiledConstraint
 from smc.errors import ConstraintError, EmptyLanguageError
+from smc.errors import shortened as shortened
 from smc.vocabulary import Vocabulary
 
 MAX_COMPILED = 512
@@ -82,9 +83,3 @@ def text_of(kind: str, value: object) -> str:
             f"{kind} holds a lone surrogate at position {error.start}, which no UTF-8 text can hold: remove it."
         ) from None
     return value
-
-
-def shortened(text: str, width: int = 80) -> str:
-    """`text` on one line, cut for an error message."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 3] + "..."

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import xgrammar as xgr
 
 from smc.constraints.base import CompiledConstraint
-from smc.constraints.caching import CompileOnce, shortened, text_of
+from smc.constraints.caching import CompileOnce, text_of
 from smc.constraints.llguidance_engine import ENGINE as LLGUIDANCE
 from smc.constraints.llguidance_engine import compile_llguidance, engine_package
 from smc.constraints.regex_rewrite import literal
 from smc.constraints.xgrammar_engine import ENGINE, check_readable, compile_grammar
-from smc.errors import ConstraintError, EmptyLanguageError, one_of
+from smc.errors import ConstraintError, EmptyLanguageError, one_of, quoted
 from smc.vocabulary import Vocabulary
 
 
@@ -36,7 +36,7 @@ class Choice(CompileOnce):
 
     def __init__(self, options: Iterable[str], *, engine: str = ENGINE) -> None:
         if isinstance(options, str | bytes):
-            raise ConstraintError(f"Choice takes a list of strings, not one string: write Choice([{options!r}]).")
+            raise ConstraintError(f"Choice takes a list of strings, not one string: write Choice([{quoted(options)}]).")
         distinct = {text_of("An option of a Choice", option) for option in options}
         if not distinct:
             raise EmptyLanguageError("Choice has no options: give at least one string.")
@@ -49,7 +49,7 @@ class Choice(CompileOnce):
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
         members = frozenset(option.encode("utf-8") for option in self.options).__contains__
-        named = f"The Choice of {shortened(repr(list(self.options)))}"
+        named = f"The Choice of {quoted(list(self.options))}"
         if self.engine == LLGUIDANCE:
             notes = check_readable(vocabulary, named, self.grammar)
             return compile_llguidance(vocabulary, named, self._as_regex, members, notes=notes)

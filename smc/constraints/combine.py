@@ -22,7 +22,7 @@ from smc.constraints.caching import CompileOnce
 from smc.constraints.foretelling import agreed
 from smc.constraints.notes import LanguageNote, compiled_notes, language_of, located
 from smc.constraints.refusals import refused, refuses
-from smc.errors import ConstraintError, EmptyLanguageError
+from smc.errors import ConstraintError, EmptyLanguageError, quoted
 from smc.vocabulary import Vocabulary
 
 
@@ -46,7 +46,7 @@ class Intersection(CompileOnce):
         for part in parts:
             if isinstance(part, type) or not isinstance(part, Constraint):
                 raise ConstraintError(
-                    f"Intersection takes constraints one by one, as in Intersection(Regex(...), JSONSchema(...)), not {part!r}."
+                    f"Intersection takes constraints one by one, as in Intersection(Regex(...), JSONSchema(...)), not {quoted(part)}."
                 )
         object.__setattr__(self, "parts", parts)
 

@@ -9,7 +9,7 @@ import torch
 
 from smc.constraints.base import CompiledConstraint, Constraint, pack
 from smc.constraints.caching import CompileOnce
-from smc.errors import ConstraintError
+from smc.errors import ConstraintError, quoted
 from smc.vocabulary import Vocabulary
 
 
@@ -27,7 +27,7 @@ class Everything(CompileOnce):
         if self.validator is not None and (
             isinstance(self.validator, type) or not isinstance(self.validator, Constraint)
         ):
-            raise ConstraintError(f"Everything takes a constraint as its validator, not {self.validator!r}.")
+            raise ConstraintError(f"Everything takes a constraint as its validator, not {quoted(self.validator)}.")
 
     @property
     def engine(self) -> str:

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from smc.constraints.base import mask_words, pack
-from smc.constraints.caching import CompileOnce, per_vocabulary, shortened
+from smc.constraints.caching import CompileOnce, per_vocabulary
 from smc.constraints.foretelling import AHEAD_BYTES, beginning
-from smc.errors import ConstraintError, EmptyLanguageError
+from smc.errors import ConstraintError, EmptyLanguageError, quoted
 from smc.vocabulary import Vocabulary, to_bytes
 
 ROOT = 0
@@ -33,7 +33,7 @@ class FiniteLanguage(CompileOnce):
     def __init__(self, members: Iterable[str | bytes]) -> None:
         if isinstance(members, str | bytes):
             raise ConstraintError(
-                f"FiniteLanguage takes a list of strings, not one: write FiniteLanguage([{members!r}])."
+                f"FiniteLanguage takes a list of strings, not one: write FiniteLanguage([{quoted(members)}])."
             )
         distinct = {_as_bytes(member) for member in members}
         if not distinct:
@@ -71,7 +71,7 @@ class CompiledFiniteLanguage:
             completable[node] = completable[node] or bool(self._moves[node])
         if not completable[ROOT]:
             raise EmptyLanguageError(
-                f"The vocabulary cannot spell any member of FiniteLanguage({shortened(repr(list(language.members)))}): "
+                f"The vocabulary cannot spell any member of FiniteLanguage({quoted(list(language.members))}): "
                 "check their characters against the tokenizer."
             )
 
@@ -203,7 +203,7 @@ def _as_bytes(member: object) -> bytes:
             return to_bytes(member)
         except UnicodeEncodeError:
             raise ConstraintError(
-                f"The member {member!r} of a FiniteLanguage holds a lone surrogate: give its bytes instead."
+                f"The member {quoted(member)} of a FiniteLanguage holds a lone surrogate: give its bytes instead."
             ) from None
     if isinstance(member, bytes):
         return member

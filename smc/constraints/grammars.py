@@ -26,7 +26,7 @@ from smc.constraints.nesting import too_deep
 from smc.constraints.notes import LanguageNote
 from smc.constraints.scannerless import to_lark
 from smc.constraints.xgrammar_engine import ENGINE, check_readable, compile_grammar, read_rules
-from smc.errors import ConstraintError, one_of
+from smc.errors import ConstraintError, one_of, true_or_false
 from smc.vocabulary import Vocabulary
 
 
@@ -56,6 +56,7 @@ class EBNF(CompileOnce):
     def __post_init__(self) -> None:
         text_of("An EBNF grammar", self.text)
         one_of("engine", self.engine, (ENGINE, LLGUIDANCE))
+        true_or_false("check", self.check)
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
         """The language as xgrammar reads it."""
@@ -86,7 +87,7 @@ class GBNF(CompileOnce):
         to_ebnf(text)  # what the dialect does not know is refused here, before any work
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "engine", one_of("engine", engine, (ENGINE, LLGUIDANCE)))
-        object.__setattr__(self, "check", check)
+        object.__setattr__(self, "check", true_or_false("check", check))
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
         """The language as xgrammar reads it."""
@@ -122,6 +123,7 @@ class Lark(CompileOnce):
     def __post_init__(self) -> None:
         text_of("A Lark grammar", self.text)
         one_of("engine", self.engine, (ENGINE, LLGUIDANCE))
+        true_or_false("check", self.check)
 
     @property
     def notes(self) -> tuple[LanguageNote, ...]:

@@ -13,7 +13,7 @@ import regex  # type: ignore[import-untyped]
 
 from smc.constraints.caching import shortened
 from smc.constraints.nesting import readable
-from smc.errors import ConstraintError
+from smc.errors import ConstraintError, quoted
 
 PATTERN_SECONDS = 1.0
 """How long one pattern may search one string."""
@@ -70,7 +70,7 @@ def compiled(pattern: str) -> regex.Pattern[str]:
         with readable(f"The pattern {shortened(pattern)!r}"):
             return regex.compile(in_python(pattern))
     except (regex.error, OverflowError) as error:
-        raise ConstraintError(f"The pattern {pattern!r} is not a regular expression: {error}.") from None
+        raise ConstraintError(f"The pattern {quoted(pattern)} is not a regular expression: {error}.") from None
 
 
 def in_python(pattern: str) -> str:
@@ -129,7 +129,7 @@ def _class(pattern: str, tokens: list[re.Match[str]], at: int) -> tuple[str, int
             parts.append(_character(pattern, tokens[at], in_class=True))
         at += 1
     if at == len(tokens):
-        raise ConstraintError(f"The pattern {pattern!r} opens a class with [ and does not close it with ].")
+        raise ConstraintError(f"The pattern {quoted(pattern)} opens a class with [ and does not close it with ].")
     if at == start:
         return ("[\\x00-\\U0010ffff]" if negated else "(?!)"), at + 1
     return "".join(parts) + "]", at + 1
@@ -151,7 +151,7 @@ def _character(pattern: str, match: re.Match[str], in_class: bool = False) -> st
         return _literal(ord(_CONTROLS[escaped]), pattern)
     if escaped.isalnum() and escaped.isascii():
         raise ConstraintError(
-            f"The pattern {pattern!r} uses \\{escaped}, which ECMA-262 does not have: write what it should match in "
+            f"The pattern {quoted(pattern)} uses \\{escaped}, which ECMA-262 does not have: write what it should match in "
             "another way (JSON Schema's ^ and $ are the ends of the whole string)."
         )
     return str(regex.escape(escaped, special_only=False))
@@ -159,5 +159,5 @@ def _character(pattern: str, match: re.Match[str], in_class: bool = False) -> st
 
 def _literal(point: int, pattern: str) -> str:
     if point > 0x10FFFF:
-        raise ConstraintError(f"The pattern {pattern!r} names the character {point:X}, beyond the last, 10FFFF.")
+        raise ConstraintError(f"The pattern {quoted(pattern)} names the character {point:X}, beyond the last, 10FFFF.")
     return f"\\U{point:08x}"

@@ -25,7 +25,7 @@ from smc.constraints.schema_places import Document
 from smc.constraints.schema_rewrite import SchemaWriter
 from smc.constraints.validated import validated
 from smc.constraints.xgrammar_engine import ENGINE, compile_grammar
-from smc.errors import ConstraintError, EmptyLanguageError, one_of
+from smc.errors import ConstraintError, EmptyLanguageError, one_of, true_or_false
 from smc.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class JSONSchema(CompileOnce):
     Raises:
         ConstraintError: text that is not JSON, or a schema that is not valid (the message names the place) or is nested
             too deeply.
-        OptionError: an unknown `whitespace` or `engine`.
+        OptionError: an unknown `whitespace` or `engine`, a `closed` that is not True or False.
     """
 
     text: str
@@ -88,7 +88,7 @@ class JSONSchema(CompileOnce):
         object.__setattr__(self, "text", _canonical(schema))
         object.__setattr__(self, "whitespace", whitespace)
         object.__setattr__(self, "engine_name", engine)
-        object.__setattr__(self, "closed", closed)
+        object.__setattr__(self, "closed", true_or_false("closed", closed))
         _ = self._validator  # an invalid schema is refused here, before any work
 
     @property

@@ -30,7 +30,7 @@ from smc.constraints.json_subschemas import (
     known_keywords,
     written_in,
 )
-from smc.errors import ConstraintError
+from smc.errors import ConstraintError, quoted
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANNOTATIONS = frozenset(
@@ -141,19 +141,19 @@ class _Survey:
         here = f"{at}/{keyword}"
         if not isinstance(reference, str):
             raise ConstraintError(
-                f"The JSON Schema is invalid at {here}: {reference!r} is not a string. Write a reference as in "
+                f"The JSON Schema is invalid at {here}: {quoted(reference)} is not a string. Write a reference as in "
                 '"#/$defs/name".'
             )
         try:
             found = self._looked_up("#" if keyword == "$recursiveRef" else reference, resolver)
         except (referencing.exceptions.Unresolvable, AttributeError, LookupError, TypeError, ValueError):
             raise ConstraintError(
-                f"The JSON Schema refers to {reference!r} at {here}, which it does not contain: define it (under $defs, "
+                f"The JSON Schema refers to {quoted(reference)} at {here}, which it does not contain: define it (under $defs, "
                 "say) or write the subschema in place. References are never fetched from the network."
             ) from None
         if not isinstance(found.contents, dict | bool):
             raise ConstraintError(
-                f"The JSON Schema refers to {reference!r} at {here}, where no schema stands (a schema is an object, true "
+                f"The JSON Schema refers to {quoted(reference)} at {here}, where no schema stands (a schema is an object, true "
                 "or false): define it under $defs, say, and refer to that."
             )
         target = self._pointers.get(id(found.contents))

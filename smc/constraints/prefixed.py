@@ -17,7 +17,7 @@ from smc.constraints.notes import LanguageNote, language_of
 from smc.constraints.span_checks import Behind, prefix_check_of
 from smc.constraints.validated import PrefixCheck
 from smc.constraints.xgrammar_engine import ENGINE
-from smc.errors import ConstraintError
+from smc.errors import ConstraintError, quoted
 from smc.vocabulary import to_bytes
 
 
@@ -69,7 +69,7 @@ class Prefixed(Assembly):
 
     @property
     def _named(self) -> str:
-        return f"The text {shortened(self.text)!r} before {shortened(repr(self.constraint))}"
+        return f"The text {shortened(self.text)!r} before {quoted(self.constraint)}"
 
 
 def _checked(text: str, constraint: Checked) -> Checked:

@@ -16,7 +16,7 @@ from smc.constraints.regex import Regex
 from smc.constraints.span_checks import AfterMarker, Behind, prefix_check_of
 from smc.constraints.template import Free, Template
 from smc.constraints.validated import PrefixCheck
-from smc.errors import ConstraintError
+from smc.errors import ConstraintError, quoted, true_or_false
 from smc.vocabulary import to_bytes
 
 _GAP = Regex("[ \\n\\r\\t]{0,2}")
@@ -58,6 +58,7 @@ class Reasoning(Assembly):
 
     def __post_init__(self) -> None:
         checked_part(self.answer, "Reasoning")
+        true_or_false("required", self.required)
         text_of("begin of Reasoning", self.begin)
         if not text_of("end of Reasoning", self.end):
             raise ConstraintError("Reasoning needs a text as end: without it, thought and answer look alike.")
@@ -121,4 +122,4 @@ class Reasoning(Assembly):
 
     @property
     def _named(self) -> str:
-        return f"The Reasoning before {shortened(repr(self.answer))}"
+        return f"The Reasoning before {quoted(self.answer)}"

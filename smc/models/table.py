@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 
-from smc.errors import ModelError, PromptError
+from smc.errors import ModelError, PromptError, quoted
 from smc.models.base import Prompt
 from smc.vocabulary import Vocabulary
 
@@ -39,7 +39,7 @@ class TableModel:
     ):
         stops = [eos] if isinstance(eos, str) else list(dict.fromkeys(eos))
         if missing := [stop for stop in stops if stop not in vocab]:
-            raise ModelError(f"TableModel: the stop token {missing[0]!r} is not in vocab. Add it there.")
+            raise ModelError(f"TableModel: the stop token {quoted(missing[0])} is not in vocab. Add it there.")
         if len(set(vocab)) != len(vocab):
             raise ModelError("TableModel: vocab has the same token twice. Remove one of them.")
         self._tokens = tuple(vocab)
@@ -65,7 +65,9 @@ class TableModel:
         while at < len(prompt):
             fits = [token for token in self._tokens if token and prompt.startswith(token, at)]
             if not fits:
-                raise PromptError(f"The prompt has {prompt[at : at + 10]!r} at character {at}, which no token spells.")
+                raise PromptError(
+                    f"The prompt has {quoted(prompt[at : at + 10])} at character {at}, which no token spells."
+                )
             longest = max(fits, key=len)
             ids_out.append(self._ids[longest])
             at += len(longest)
@@ -80,19 +82,19 @@ class TableModel:
             probs = self._next_probs(tuple(self._tokens[i] for i in prefix))
             if not isinstance(probs, Mapping):
                 raise ModelError(
-                    f"TableModel: next_probs gave {probs!r} after {prefix}; expected {{token: probability}}."
+                    f"TableModel: next_probs gave {quoted(probs)} after {quoted(prefix)}; expected {{token: probability}}."
                 )
             row = np.full(len(self._tokens), -np.inf)
             for token, p in probs.items():
                 if token not in self._ids or not p >= 0:
                     raise ModelError(
-                        f"TableModel: next_probs gave {token!r}: {p} after {prefix}; expected a known token and p >= 0."
+                        f"TableModel: next_probs gave {quoted(token)}: {quoted(p)} after {quoted(prefix)}; expected a known token and p >= 0."
                     )
                 if p > 0:
                     row[self._ids[token]] = math.log(p)
             if abs(float(sum(probs.values())) - 1) > 1e-9:
                 raise ModelError(
-                    f"TableModel: next_probs sums to {float(sum(probs.values()))} after {prefix}, not to 1."
+                    f"TableModel: next_probs sums to {float(sum(probs.values()))} after {quoted(prefix)}, not to 1."
                 )
             self._memo[prefix] = row
         return self._memo[prefix]

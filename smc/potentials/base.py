@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from smc.errors import SMCError
+from smc.errors import OptionError, SMCError, quoted, true_or_false
 from smc.vocabulary import Vocabulary
 
 
@@ -58,6 +59,21 @@ class Potential(Protocol):
     def start(self, vocabulary: Vocabulary) -> PotentialRows:
         """One row: the empty prefix."""
         ...
+
+
+def checked_log_bound(log_bound: float, boolean: bool = False) -> float:
+    """A `log_bound` that a caller gave, or 0 for a Boolean potential, of which it is known.
+
+    Raises:
+        OptionError: no log value; of a Boolean potential, one that is not 0; a `boolean` that is not True or False.
+    """
+    if not isinstance(log_bound, numbers.Real) or isinstance(log_bound, bool) or not log_bound > -np.inf:
+        raise OptionError(f"log_bound must be a log value, or infinity if unknown, not {quoted(log_bound)}.")
+    if not true_or_false("boolean", boolean):
+        return float(log_bound)
+    if log_bound not in (0.0, np.inf):
+        raise OptionError(f"The log_bound of a Boolean potential is 0: leave out log_bound={quoted(log_bound)}.")
+    return 0.0
 
 
 class ProductRows:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from smc.errors import OptionError, PromptError, within
+from smc.errors import OptionError, PromptError, quoted, true_or_false, within
 from smc.models.base import LanguageModel, ModelRows, Prompt
 from smc.potentials.base import PotentialRows
 from smc.potentials.failures import Answer, PotentialError
@@ -51,7 +51,10 @@ class ModelCritic:
 
     def __post_init__(self) -> None:
         if isinstance(self.model, type) or not isinstance(self.model, LanguageModel):
-            raise OptionError(f"ModelCritic takes a language model, not {self.model!r}.")
+            raise OptionError(
+                f"ModelCritic takes a language model first and then its prompt, not {quoted(self.model)}."
+            )
+        true_or_false("count_stop", self.count_stop)
         if within("power", self.power, -np.inf, np.inf) == 0:
             raise OptionError("power=0 makes every sequence equal: leave the critic out.")
         self._ids  # noqa: B018  (a bad prompt is refused before any run)

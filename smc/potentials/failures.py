@@ -16,7 +16,7 @@ from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from smc.errors import OptionError, SMCError, one_of
+from smc.errors import OptionError, SMCError, one_of, quoted, shortened
 from smc.potentials.base import PotentialRows
 from smc.vocabulary import Vocabulary
 
@@ -74,16 +74,16 @@ def attempted(function: Callable[[T], object], argument: T) -> Answer:
 
 
 def _shown(spell: Callable[[object], str], value: object) -> str:
-    """`value` for a message, even if its own way to spell itself fails."""
+    """`value` for a message, cut, even if its own way to spell itself fails."""
     try:
-        return spell(value)
+        return shortened(spell(value), _LONGEST_SHOWN)
     except Exception:
         return f"(no {spell.__name__}: it raises)"
 
 
 def excerpt(text: str) -> str:
     """The beginning of a text, quoted, for a message."""
-    return repr(text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "...")
+    return quoted(text, _LONGEST_SHOWN)
 
 
 def refuse(texts: Sequence[str], answers: Sequence[object]) -> None:
@@ -145,7 +145,7 @@ class Guarded:
         one_of("on_failure", self.on_failure, ["zero", "error"])
         if isinstance(self.potential, type) or not isinstance(self.potential, Fallible):
             raise OptionError(
-                f"Guarded takes a potential made of functions, such as TextPotential(...), not {self.potential!r}. "
+                f"Guarded takes a potential made of functions, such as TextPotential(...), not {quoted(self.potential)}. "
                 "Inside AtBoundaries, guard what it holds: AtBoundaries(Guarded(...), at)."
             )
 

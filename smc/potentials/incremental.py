@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from smc.errors import function_of, one_of
+from smc.potentials.base import checked_log_bound
 from smc.potentials.failures import Answer, Failure, OnFailure, Tally, attempted, refuse, settled
 from smc.vocabulary import Vocabulary, to_text
 
@@ -37,7 +38,8 @@ class Incremental(Generic[S]):
     Where `feed` fails, all continuations have failed (:mod:`smc.potentials.failures`).
 
     Raises:
-        OptionError: an unknown `reads`, or something in place of a function that is none.
+        OptionError: an unknown `reads`, something in place of a function that is none, or a `log_bound` that is no
+            log value or not that of a Boolean potential.
     """
 
     initial: S
@@ -54,8 +56,7 @@ class Incremental(Generic[S]):
         function_of("complete", self.complete, "a state")
         if self.prefix is not None:
             function_of("prefix", self.prefix, "a state")
-        if self.boolean:
-            object.__setattr__(self, "log_bound", 0.0)
+        object.__setattr__(self, "log_bound", checked_log_bound(self.log_bound, self.boolean))
 
     def start(self, vocabulary: Vocabulary) -> _FoldRows:
         """One row: the empty prefix."""

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import regex  # type: ignore[import-untyped]
 
-from smc.errors import OptionError, one_of, within
+from smc.errors import OptionError, one_of, quoted, within
 from smc.potentials.text import TextCondition
 
 # The constructs for which a refused partial match means that no continuation can match. Each either reads one
@@ -57,11 +57,11 @@ class Matches(TextCondition):
         one_of("where", self.where, ["full", "search"])
         within("seconds", self.seconds, 0, np.inf, without_low=True)
         if not isinstance(self.pattern, str):
-            raise OptionError(f"Matches takes a pattern as a string, not {self.pattern!r}.")
+            raise OptionError(f"Matches takes a pattern as a string, not {quoted(self.pattern)}.")
         try:
             self._compiled  # noqa: B018
         except regex.error as error:
-            raise OptionError(f"Matches cannot compile {self.pattern!r}: {error}.") from error
+            raise OptionError(f"Matches cannot compile {quoted(self.pattern)}: {error}.") from error
         except RecursionError:
             raise OptionError("Matches cannot compile its pattern: it is nested too deeply.") from None
 

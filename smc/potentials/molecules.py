@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from smc.errors import MissingPackageError
+from smc.errors import MissingPackageError, function_of
+from smc.potentials.base import checked_log_bound
 from smc.potentials.text import TextBased, TextCondition
 
 
@@ -86,7 +87,8 @@ class MoleculeScore(TextBased):
         memo: see :class:`smc.potentials.TextBased`.
 
     Raises:
-        MissingPackageError: RDKit is not installed.
+        MissingPackageError: RDKit is not installed. OptionError: a score that is no function, a bound that is no
+            log value.
     """
 
     log_score: Callable[[Any], float]
@@ -94,6 +96,8 @@ class MoleculeScore(TextBased):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        function_of("log_score", self.log_score, "a molecule")
+        checked_log_bound(self.log_bound)
         _package("rdkit.Chem", "MoleculeScore")
 
     def judge(self, text: str) -> float:

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from smc.errors import OptionError, at_least, one_of, within
+from smc.errors import OptionError, at_least, one_of, quoted, shortened, within
 from smc.potentials.base import PotentialRows
 from smc.potentials.failures import Answer, OnFailure
 from smc.potentials.text import Question, TextBased
@@ -51,7 +51,7 @@ class InProcesses(TextBased):
         one_of("on_failure", self.on_failure, ["zero", "error"])
         if not isinstance(self.potential, TextBased) or isinstance(self.potential, InProcesses):
             raise OptionError(
-                f"InProcesses takes a potential that reads text, such as TextPotential(score), not {self.potential!r}."
+                f"InProcesses takes a potential that reads text, such as TextPotential(score), not {quoted(self.potential)}."
             )
         self._pickled  # noqa: B018  (what cannot travel is refused before any run)
 
@@ -103,7 +103,7 @@ class InProcesses(TextBased):
             return pickle.dumps(self.potential)
         except Exception as error:
             raise OptionError(
-                f"{_culprit(self.potential)} cannot be sent to another process: {error}. Define it at the top level of a "
+                f"{_culprit(self.potential)} cannot be sent to another process: {shortened(str(error), 200)}. Define it at the top level of a "
                 "module, not as a lambda or inside a function."
             ) from error
 
@@ -116,5 +116,5 @@ def _culprit(potential: TextBased) -> str:
         try:
             pickle.dumps(value)
         except Exception:
-            return f"{f.name}={value!r} of {kind}"
+            return f"{f.name}={quoted(value)} of {kind}"
     return kind

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from smc.errors import MissingPackageError, OptionError
+from smc.errors import MissingPackageError, OptionError, quoted, shortened
 from smc.potentials.text import TextCondition
 
 # Text that opens no string, no comment and no quoted name in any dialect, so that its brackets are brackets.
@@ -48,7 +48,7 @@ class ParsesSQL(TextCondition):
         try:
             self._parser  # noqa: B018
         except ValueError as error:
-            raise OptionError(f"dialect={self.dialect!r}: {error}") from error
+            raise OptionError(f"dialect={quoted(self.dialect)}: {shortened(str(error), 200)}") from error
 
     @cached_property
     def _parser(self) -> Any:

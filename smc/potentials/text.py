@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from smc.errors import OptionError, SMCError, at_least, function_of
-from smc.potentials.base import PotentialRows
+from smc.errors import SMCError, at_least, function_of, quoted
+from smc.potentials.base import PotentialRows, checked_log_bound
 from smc.potentials.failures import Answer, OnFailure, Tally, attempted, refuse, settled
 from smc.potentials.memo import Memo
 from smc.vocabulary import Vocabulary, to_text
@@ -136,7 +136,7 @@ class TextCondition(TextBased):
 
 def _log(verdict: object) -> float:
     if not isinstance(verdict, (bool, np.bool_)):
-        raise TypeError(f"a condition returned {verdict!r}, not True or False (is a return missing?)")
+        raise TypeError(f"a condition returned {quoted(verdict)}, not True or False (is a return missing?)")
     return 0.0 if verdict else -np.inf
 
 
@@ -166,12 +166,7 @@ class TextPotential(TextBased):
         super().__post_init__()
         function_of("complete", self.complete, "a text")
         function_of("prefix", self.prefix, "a text")
-        if not self.log_bound > -np.inf:
-            raise OptionError(f"log_bound must be a log value, or infinity if unknown, not {self.log_bound!r}.")
-        if self.boolean:
-            if self.log_bound not in (0.0, np.inf):
-                raise OptionError(f"The log_bound of a Boolean potential is 0: leave out log_bound={self.log_bound!r}.")
-            object.__setattr__(self, "log_bound", 0.0)
+        object.__setattr__(self, "log_bound", checked_log_bound(self.log_bound, self.boolean))
 
     def judge(self, text: str) -> float:
         return self.complete(text)

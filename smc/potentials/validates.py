@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
-from smc.errors import OptionError
+from smc.errors import OptionError, quoted, shortened, true_or_false
 from smc.potentials.text import TextCondition
 
 
@@ -40,13 +40,17 @@ class Validates(TextCondition):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.strict is not None:
+            true_or_false("strict", self.strict)
+        if isinstance(self.model, str):  # which pydantic would take for the name of a type that comes later
+            raise OptionError(f"Validates takes a type, such as a Pydantic model class, not {quoted(self.model)}.")
         if self.read is not None and not callable(self.read):
-            raise OptionError(f"read must be a function of the text, such as yaml.safe_load, not {self.read!r}.")
+            raise OptionError(f"read must be a function of the text, such as yaml.safe_load, not {quoted(self.read)}.")
         try:
             self._adapter  # noqa: B018  (a type that cannot be checked is refused before any run)
         except PydanticUserError as error:
             reason = error.message.splitlines()[0].strip().rstrip(".")
-            raise OptionError(f"Validates cannot check {self.model!r}: {reason}.") from error
+            raise OptionError(f"Validates cannot check {quoted(self.model)}: {shortened(str(reason), 200)}.") from error
 
     @cached_property
     def _adapter(self) -> TypeAdapter:

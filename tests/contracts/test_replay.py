@@ -14,6 +14,7 @@ from test_models_huggingface import keep_global_randomness, recomputed, tiny  # 
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from smc import HFModel
+from smc.errors import OptionError
 from smc.models.base import evaluate
 from smc.models.replay import Body, Replays
 from smc.models.slots import BLOCK
@@ -122,3 +123,9 @@ def test_another_prompt_has_recordings_of_its_own_and_several_have_none() -> Non
     assert recorder.replayed == replayed
     for rows, prompt in zip(both, prompts, strict=True):
         torch.testing.assert_close(rows.log_probs, recomputed(model, [[*prompt, 0, 1, 2]]), atol=1e-4, rtol=1e-4)
+
+
+def test_whether_to_record_is_true_or_false() -> None:
+    model = tiny("llama")
+    with pytest.raises(OptionError, match="cuda_graphs must be True or False, not 'no': write cuda_graphs=False"):
+        HFModel(model.model, model.tokenizer, cuda_graphs="no")  # type: ignore[arg-type]

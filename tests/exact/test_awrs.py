@@ -257,7 +257,9 @@ def test_a_model_that_returns_nan_is_named_before_anything_is_drawn() -> None:
 def test_a_branching_waits_for_the_device_once_and_leaves_the_children_as_they_were(power: float) -> None:
     toy = TINY["censored"]
     log_probs = torch.from_numpy(toy.model.log_probs(()))[None]
-    children = Children.to_ask(log_probs, toy.model.vocabulary, lambda row, token: token == 0).powered(power)
+    children = Children.to_ask(log_probs, toy.model.vocabulary, len(log_probs), lambda row, token: token == 0).powered(
+        power
+    )
     before = children.relative.clone()
     method = AdaptiveRejection(4, ANCESTOR_SCHEMES["systematic"], 0.5, False, False)
     population = Population.initial(4, 0.0, False)

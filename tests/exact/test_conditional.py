@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 import numpy as np
 import pytest
 import torch
-from toys import SECTION_7, TOYS, Toy, log_phi
+from toys import SECTION_7, TOYS, Toy, log_phi, resampled_always
 
 from smc import SMCResult, SMCSampler, TextPotential
 from smc.blocks import Blocks
@@ -183,7 +183,7 @@ def sampler_of(toy: Toy, *, prefix_opinion: bool = False, **options) -> SMCSampl
     if toy.phi:
         opinion = (lambda text: 0.7 * len(text)) if prefix_opinion else (lambda text: 0.0)
         potentials = [TextPotential(log_phi(toy), prefix=opinion)]
-    options = {"n_particles": 2, "ess_threshold": 1.0, "stop_fraction": 0.0, **options}
+    options = {"n_particles": 2, **resampled_always(options)}
     return SMCSampler(toy.model, toy.constraint, potentials=potentials, max_tokens=toy.max_tokens, **options)
 
 
@@ -297,9 +297,9 @@ def test_refusals() -> None:
     refuses("finished='retire'", branching="sample", finished="compete")
     refuses("finished='retire'", finished="compete")
     refuses("stop_fraction=0", stop_fraction=0.1)
-    refuses("Argmax", branching=Argmax(), ess_threshold=0.5)
+    refuses("Argmax", branching=Argmax())
     plain = Sample(2, multinomial, 0.5, False, False, proper=False)
-    refuses("proper=False", branching=plain, ess_threshold=0.5)
+    refuses("proper=False", branching=plain)
     for branching in ("enumerate", "sample"):
         refuses("has no mass", (0, 1, 0), branching=branching)
         refuses("has no mass", (0, 0), branching=branching)

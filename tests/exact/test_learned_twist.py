@@ -281,6 +281,6 @@ def test_forks_and_half_finished_runs() -> None:
 def test_children_that_are_not_masked_are_refused() -> None:
     sampler = sampler_of(TOYS["one B"], LearnedTwist())
     context = TwistContext(sampler.model, (), sampler.constraint, sampler._compiled, 1.0, 3)
-    children = Children.to_ask(sampler.model.start(()).log_probs, sampler.model.vocabulary, lambda row, token: True)
+    children = Children.to_ask(sampler.model.start(()).log_probs, sampler.model.vocabulary, 1, lambda row, token: True)
     with pytest.raises(SMCError, match="LearnedTwist learns from masks"):
         LearnedTwist().start(context).look(children)

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from toys import DEAD_END, SECTION_7, TOYS, log_phi
+from toys import DEAD_END, SECTION_7, TOYS, log_phi, resampled_always
 
 from smc import Proposal, SMCResult, SMCSampler, TextPotential
 from smc.branching import Enumerate, Sample, Weights
@@ -48,7 +48,7 @@ def assert_proper(name: str, power: float = 1, prefix_opinion: bool = False, **o
         potentials=potentials,
         max_tokens=toy.max_tokens,
         target_power=power,
-        **{"stop_fraction": 0.0, "ess_threshold": 1.0, **options},
+        **resampled_always(options),
     )
     targets = toy.targets(power)
     total, evidence, weight = expectations(sampler)

@@ -45,7 +45,7 @@ def sampler(**options) -> SMCSampler:
         ({"potentials": [len]}, "list of potentials"),
         ({"target_power": "2"}, "target_power"),
         ({"target_power": math.inf}, "finite"),
-        ({"ess_threshold": None, "branching": "sample"}, "ess_threshold"),
+        ({"ess_threshold": "0.5", "branching": "sample"}, "ess_threshold"),
         ({"stop_fraction": None}, "stop_fraction"),
         ({"branching": None}, "branching"),
     ],

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 from smc import FiniteLanguage, Intersection, TableModel
 from smc.constraints.base import CompiledConstraint, Constraint, ConstraintRows
@@ -217,6 +218,13 @@ DEAD_END = Toy(
 def log_phi(toy: Toy) -> Callable[[str], float]:
     """The toy's potential for `TextPotential`."""
     return lambda text: math.log(toy.phi.get(text, 1)) if toy.phi.get(text, 1) else -math.inf
+
+
+def resampled_always(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a sampler that ends no run early and, if it draws, resamples at every step, where they do
+    not say otherwise."""
+    always = {"ess_threshold": 1.0} if options.get("branching") == "sample" else {}
+    return {"stop_fraction": 0.0, **always, **options}
 
 
 @dataclass(frozen=True)

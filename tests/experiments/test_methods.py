@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from omegaconf import OmegaConf
+from method_factory import NAMES, config, method
 from toy_study import METHODS, STRINGS, install, next_probs, settings
 
 from experiments import twists
 from experiments.budget import repeated
 from experiments.calls import smc_sampler
-from experiments.config import SCHEMAS, BudgetConfig, MethodConfig, identity, options
+from experiments.config import BudgetConfig, MethodConfig, identity, options
 from experiments.errors import ExperimentError
 from experiments.job import execute
 from experiments.methods import ALGORITHMS, Call, Method, build_method
@@ -43,7 +41,6 @@ from smc.constraints.automaton import token_automaton
 from smc.errors import OptionError, SMCError
 from smc.result import Cost
 
-NAMES = tuple(sorted(path.stem for path in (CONFIGS / "method").glob("*.yaml")))
 MODEL = TableModel(vocab=["0", "1", "<eos>"], eos="<eos>", next_probs=next_probs)
 PHI = {"000": 1.0, "100": 1.0, "101": 0.5, "110": 1.0, "111": 0.0}
 LOG_PHI = {text: math.log(phi) if phi else -math.inf for text, phi in PHI.items()}
@@ -51,22 +48,6 @@ SOFT = TextPotential(lambda text: LOG_PHI.get(text, 0.0), log_bound=0.0)
 HARD = Predicate(lambda text: text != "111")
 BOOLEAN = ("ars", "cars", "rsft")  # methods that take no weights
 CALL = Call(MODEL, FiniteLanguage(STRINGS), "00", "toy_00", 0, 8, (SOFT,))
-
-
-@cache
-def config(name: str, **changes: Any) -> MethodConfig:
-    """A method's yaml, checked against its dataclass as Hydra does."""
-    written = yaml.safe_load((CONFIGS / "method" / f"{name}.yaml").read_text())
-    schema = re.fullmatch(r"/schema/(\w+)@_here_", written.pop("defaults")[0])
-    assert schema is not None
-    merged = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(SCHEMAS[schema[1]]), written, changes))
-    assert isinstance(merged, MethodConfig)
-    return merged
-
-
-@cache
-def method(name: str, **changes: Any) -> Method:
-    return build_method(config(name, **changes))
 
 
 def call_of(name: str) -> Call:

@@ -100,7 +100,7 @@ def test_branching_on_the_device_equals_that_on_the_cpu(options: dict[str, Any],
     population = Population(
         (EMPTY,) * 6, np.log(np.array([0.3, 0.1, 0.01, 0.2, 1.0, 1e-9])), count, np.zeros(6), int(count.sum())
     )
-    settings = dict(resampling=None, ess_threshold=0.5, draws="systematic", finished="retire", proposal=None) | options
+    settings = dict.fromkeys(["resampling", "ess_threshold", "draws", "finished", "proposal"]) | options
     kind = settings.pop("branching")
     found = []
     for device in ("cpu", GPU):
@@ -156,7 +156,13 @@ def test_a_fetch_is_one_wait_for_any_number_of_tensors() -> None:
 @pytest.mark.parametrize("branching", ["enumerate", "sample"])
 def test_a_step_waits_once(branching: str) -> None:
     sampler = SMCSampler(
-        tiny(GPU), STRING, n_particles=16, branching=branching, max_tokens=60, stop_fraction=0, ess_threshold=0.0
+        tiny(GPU),
+        STRING,
+        n_particles=16,
+        branching=branching,
+        max_tokens=60,
+        stop_fraction=0,
+        ess_threshold=0.0 if branching == "sample" else None,
     )
     state = filled(sampler, 8)
     with counting_fetches() as fetches, waits() as said:
