@@ -236,8 +236,8 @@ def _agrees(model: PreTrainedModel, engine: SharedEngine, vocab_size: int) -> bo
         ours, theirs = _probed(engine, vocab_size), _itself(twin(model), vocab_size)
         if not _is_narrow(model):
             return _near(ours, theirs)
-        exact = in_float32(model)
         try:
+            exact = in_float32(model)
             reference = _itself(exact, vocab_size)
             checked = _near(_probed(SharedEngine(exact), vocab_size), reference)
         except NotImplementedError:

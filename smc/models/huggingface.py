@@ -142,7 +142,6 @@ class HFModel:
             ModelError: it cannot be found or loaded. OptionError: unknown dtype, or a device that is not there.
         """
         model_id = str(model_id)
-        see_that_a_folder_is_there(model_id)
         placement = Placement(str(device), device_map, tp_plan)
         return HFModel._load(model_id, model_id, dtype, placement, revision, cuda_graphs)
 
@@ -158,6 +157,7 @@ class HFModel:
         wanted = _DTYPES.get(str(dtype).removeprefix("torch."))
         if wanted is None:
             raise OptionError(f"dtype={dtype!r} is not known: choose one of {', '.join(map(repr, _DTYPES))}.")
+        see_that_a_folder_is_there(path)
         try:
             with no_progress_bars():
                 tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)

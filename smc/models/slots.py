@@ -116,7 +116,7 @@ class SlotPool:
         """Give the buffers back once nobody holds a slot. Called whenever a lease dies, in whatever thread that is."""
         if self.lock.acquire(blocking=False):
             try:
-                if not self._leases:
+                if not any(True for _ in self._leases):  # by its length, dead ones that are still to be removed count
                     self._tokens = 0
                     self.keys, self.values = [None] * len(self.keys), [None] * len(self.values)
                     self.version += 1
