@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from smc.constraints.base import CompiledConstraint, Constraint
 from smc.errors import OptionError, PromptError, quoted
@@ -72,8 +72,3 @@ def prompt_ids(model: LanguageModel, prompt: Prompt, max_tokens: int, rows: int 
     if rows is not None and isinstance(model, KnowsMemory):
         model.check_memory(len(ids), max_tokens, rows)
     return ids
-
-
-def is_chat(prompt: Prompt) -> bool:
-    """Whether a prompt is a list of chat messages."""
-    return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)

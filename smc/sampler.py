@@ -18,11 +18,12 @@ from smc.constraints.refusals import refuses
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError, SMCError, about_job, at_least, one_of, quoted, true_or_false, within, without_effect
 from smc.healing import Boundary, heal
-from smc.inputs import checked_potentials, compiled, is_chat, prompt_ids
+from smc.inputs import checked_potentials, compiled, prompt_ids
 from smc.models.base import LanguageModel, ModelRows, Prompt
 from smc.packing import Request, outcomes, stream
 from smc.population import Population, extended
 from smc.potentials import Potential, ProductRows
+from smc.prompts import is_chat
 from smc.proposal import Proposal
 from smc.resampling import effective_sample_size, log_sum_exp
 from smc.result import (

@@ -9,6 +9,7 @@ Writes results/bench/linear.json and linear.md.
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 
 import torch
@@ -42,9 +43,12 @@ def measure(shapes: tuple[tuple[int, int], ...], rows: int, copies: int, repeats
         for layer in layers:
             layer(inputs[layer.in_features])
 
+    exchanged = copy.deepcopy(layers, {id(layer.weight): layer.weight for layer in layers})
+    features_first(exchanged)
+
     def swapped() -> None:
-        with features_first(layers):
-            usual()
+        for layer in exchanged:
+            layer(inputs[layer.in_features])
 
     work = {"rows first": partial(seconds, usual), "features first": partial(seconds, swapped)}
     return {name: found / copies for name, found in interleaved(work, repeats).items()}

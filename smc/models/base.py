@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
 
 from smc.vocabulary import Vocabulary
 
-Prompt = str | Sequence[int] | Sequence[Mapping[str, str]]
-"""Text, token ids, or chat messages ``[{"role": ..., "content": ...}, ...]``."""
+Prompt = str | Sequence[int] | Sequence[Mapping[str, str]] | Mapping[str, Any] | torch.Tensor | np.ndarray
+"""Text, token ids, or chat messages ``[{"role": ..., "content": ...}, ...]``; ids in any of the forms that
+:func:`smc.prompts.plain_prompt` reads."""
 
 
 class ModelRows(Protocol):

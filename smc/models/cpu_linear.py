@@ -7,8 +7,7 @@ calls (``python -m experiments.bench.linear``). Results differ by rounding alone
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -36,13 +35,7 @@ def worth_it(model: nn.Module) -> tuple[nn.Linear, ...]:
     return tuple(x for x in layers if x.weight.device.type == "cpu" and x.weight.dtype == torch.float32)
 
 
-@contextmanager
-def features_first(layers: Sequence[nn.Linear]) -> Iterator[None]:
-    """Within it, the given layers are :class:`FeaturesFirst`."""
+def features_first(layers: Sequence[nn.Linear]) -> None:
+    """Make the given layers :class:`FeaturesFirst`."""
     for layer in layers:
         layer.__class__ = FeaturesFirst
-    try:
-        yield
-    finally:
-        for layer in layers:
-            layer.__class__ = nn.Linear

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -24,53 +23,58 @@ from smc.models.placement import agreed, input_device, placed_whole, tensor_para
 from smc.models.replay import Replays
 from smc.models.shared_rows import SharedRows, waiting
 from smc.models.slots import SlotPool
+from smc.models.twin import in_float32, twin
 
 _WORTH_SHARING = 16  # first tokens that two prompts have in common
 
 
 class SharedEngine:
-    """A model whose runs share prompts, slots and forward passes. Not for two threads at a time.
+    """A model whose runs share prompts, slots and forward passes. Threads take turns, a pass each.
 
     Args:
-        model: see :func:`shared_engine`.
+        model: see :func:`shared_engine`. It stays as it is: what is exchanged is exchanged on a twin.
 
     Attributes:
+        model: the twin (:mod:`smc.models.twin`), which attends our way.
         pool: where continuations lie.
         replays: recorded steps, if steps are to be recorded.
     """
 
     def __init__(self, model: PreTrainedModel):
-        self.model = model
+        self._original, self._modules = model, list(model.modules())
+        self.model = _attending(model)
         self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self._config = model.config.get_text_config(decoder=True)
         self._whole = placed_whole(model)
-        self._linear = worth_it(model) if self._whole else ()
         self._group = tensor_parallel_group(model)
         self._rows_at_once = sys.maxsize
         self.replays: Replays | None = None
-        self.pool = SlotPool(self._config.num_hidden_layers)
+        self.pool = SlotPool(model.config.get_text_config(decoder=True).num_hidden_layers)
         self._prompts: WeakValueDictionary[tuple[int, ...], PromptCache] = WeakValueDictionary()
 
     def start(self, prompt: tuple[int, ...]) -> SharedRows:
         """One row: the prompt, which is run through the model on first use."""
-        if not self.pool.held:
-            self._rows_at_once = sys.maxsize  # what took the memory before is gone
+        with self.pool.lock:
+            if not self.pool.held:
+                self._rows_at_once = sys.maxsize  # what took the memory before is gone
+            if self._modules != (modules := list(self._original.modules())):  # an adapter was added, say
+                self.model, self._modules = _attending(self._original), modules
         return SharedRows.start(self, prompt)
 
     @torch.inference_mode()
     def evaluate(self, rows: Sequence[SharedRows]) -> None:
         """Compute the log probabilities of several runs' rows: a pass for each new prompt, and one for all that has begun."""
-        begun = []
-        for part in waiting(rows):
-            if part.length == 0:
-                cache = self._prefilled(part.prompt)
-                part.receive(cache, part.to_feed(), cache.log_probs)
-            elif part.cache is not None and not len(part.unknown):
-                part.receive(part.cache, ())  # all of them were foreseen
-            else:
-                begun.append(part)
-        if begun:
-            self._decode(begun)
+        with self.pool.lock:
+            begun = []
+            for part in waiting(rows):
+                if part.length == 0:
+                    cache = self._prefilled(part.prompt)
+                    part.receive(cache, part.to_feed(), cache.log_probs)
+                elif part.cache is not None and not len(part.unknown):
+                    part.receive(part.cache, ())  # all of them were foreseen
+                else:
+                    begun.append(part)
+            if begun:
+                self._decode(begun)
 
     def _prefilled(self, prompt: tuple[int, ...]) -> PromptCache:
         """The prompt's keys, values and next-token probabilities, computed once for as long as any rows need them.
@@ -166,25 +170,23 @@ class SharedEngine:
 
     def compute(self, tokens: torch.Tensor, positions: torch.Tensor, over: Pass, keep: torch.Tensor) -> torch.Tensor:
         """:meth:`_forward` on tensors: tokens and positions [1, N], keep [M]."""
-        with self._attending(), features_first(self._linear):
-            logits = self.model(
-                input_ids=tokens,
-                position_ids=positions,
-                use_cache=False,
-                smc_pass=over,
-                **({"logits_to_keep": keep} if self._keeps_logits else {}),
-            ).logits[0]
+        logits = self.model(
+            input_ids=tokens,
+            position_ids=positions,
+            use_cache=False,
+            smc_pass=over,
+            **({"logits_to_keep": keep} if self._keeps_logits else {}),
+        ).logits[0]
         return logits if self._keeps_logits else logits[keep.to(logits.device)]
 
-    @contextmanager
-    def _attending(self) -> Iterator[None]:
-        """The model attends our way within a pass, and for its owner as before."""
-        before = self._config._attn_implementation
-        self._config._attn_implementation = NAME
-        try:
-            yield
-        finally:
-            self._config._attn_implementation = before
+
+def _attending(model: PreTrainedModel) -> PreTrainedModel:
+    """A twin of a model that attends our way, and multiplies features first where that is faster."""
+    other = twin(model)
+    other.config.get_text_config(decoder=True)._attn_implementation = NAME
+    if placed_whole(other):
+        features_first(worth_it(other))
+    return other
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
@@ -215,7 +217,7 @@ def shared_engine(model: PreTrainedModel) -> SharedEngine | None:
     if not plain or varies or not model._supports_attention_backend or config.is_encoder_decoder:
         return None
     engine = SharedEngine(model)
-    return engine if _agrees(engine, config.vocab_size) else None
+    return engine if _agrees(model, engine, config.vocab_size) else None
 
 
 def _rope_types(parameters: Mapping[str, Any]) -> list[str]:
@@ -224,30 +226,83 @@ def _rope_types(parameters: Mapping[str, Any]) -> list[str]:
     return [part["rope_type"] for part in parts if "rope_type" in part]
 
 
-@torch.inference_mode()
-def _agrees(engine: SharedEngine, vocab_size: int) -> bool:
-    """Whether the engine gives the log probabilities that the model itself gives, on a few tokens from all over its vocabulary."""
-    tokens = [(7919 * i + 13) % vocab_size for i in range(12)]
-    prompt, continuations = tuple(tokens[:6]), np.array([tokens[6:9], tokens[9:]])
+def _agrees(model: PreTrainedModel, engine: SharedEngine, vocab_size: int) -> bool:
+    """Whether the engine gives the log probabilities that the model itself gives, on a few tokens from all over its vocabulary.
+
+    What is done is checked in float32 (or wider), where rounding explains next to nothing. In a narrower dtype the engine and
+    the model each are some way from that, and the engine may not be much farther from it than the model is.
+    """
     try:
-        rows: SharedRows = engine.start(prompt)
-        for parents, following in zip(([0, 0], [0, 1], [1, 0]), continuations.T, strict=True):
-            rows = rows.advance(np.array(parents), following)
-        ours = rows.log_probs
+        ours, theirs = _probed(engine, vocab_size), _itself(twin(model), vocab_size)
+        if not _is_narrow(model):
+            return _near(ours, theirs)
+        try:
+            exact = in_float32(model)
+            reference = _itself(exact, vocab_size)
+            checked = _near(_probed(SharedEngine(exact), vocab_size), reference)
+        except NotImplementedError:
+            raise
+        except (TypeError, ValueError, RuntimeError):  # weights that no float32 can be made of, or no memory for that
+            gap = _gap(ours, theirs)
+            return gap <= _UNEXPLAINED or _falls_back(f"log probabilities differ by {gap:.3g}")
     except NotImplementedError:
         return False  # attention that does more than attend
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError) as error:
         if is_out_of_memory(error):
             raise
         return _falls_back(f"{type(error).__name__}: {error}".splitlines()[0])
+    off, usual = _gap(ours, reference), _gap(theirs, reference)
+    return checked and (
+        off <= 2 * usual + _ROUNDED
+        or _falls_back(f"log probabilities are {off:.3g} from those of float32, and the model's own {usual:.3g}")
+    )
+
+
+_EXACT = 0.01  # wide, since a model itself differs by thousandths from batch to batch on tokens without any context
+_ROUNDED = 0.05  # what the largest of many rounding errors may differ by from one way of computing to the other
+_UNEXPLAINED = 0.5  # in half precision, where nothing tells what rounding explains
+
+
+def _near(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    gap = _gap(ours, theirs)
+    return gap <= _EXACT or _falls_back(f"log probabilities differ by {gap:.3g}")
+
+
+def _gap(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The largest difference where `b` has a number: what a model has ruled out or broken, it has for both."""
+    b = b.to(a)
+    return float(torch.where(b.isfinite(), (a - b).abs().nan_to_num(nan=torch.inf), 0.0).max())
+
+
+def _is_narrow(model: PreTrainedModel) -> bool:
+    """Whether any weights are narrower than float32."""
+    return any(p.dtype not in (torch.float32, torch.float64) for p in model.parameters())
+
+
+@torch.inference_mode()
+def _probed(engine: SharedEngine, vocab_size: int) -> torch.Tensor:
+    """[2, V] what the engine says after two continuations of a prompt that cross over in their last step."""
+    prompt, continuations = _probe(vocab_size)
+    rows = engine.start(prompt)
+    for parents, following in zip(([0, 0], [0, 1], [1, 0]), continuations.T, strict=True):
+        rows = rows.advance(np.array(parents), following)
+    return rows.log_probs
+
+
+@torch.inference_mode()
+def _itself(model: PreTrainedModel, vocab_size: int) -> torch.Tensor:
+    """[2, V] what the model says of the same, each from its first token."""
+    prompt, continuations = _probe(vocab_size)
     # the last step crossed the rows over: the second went on from the first, and the first from the second
     ways = [[*continuations[1][:2], continuations[0][2]], [*continuations[0][:2], continuations[1][2]]]
-    inputs = torch.as_tensor([[*prompt, *way] for way in ways], device=input_device(engine.model))
-    theirs = log_normalised(engine.model(input_ids=inputs, use_cache=False).logits[:, -1])
-    exact = next(engine.model.parameters()).dtype in (torch.float32, torch.float64)
-    gap = float((ours - theirs.to(ours.device)).nan_to_num().abs().max())
-    # wide, since the model itself differs by thousandths from batch to batch on tokens without any context
-    return gap <= (0.01 if exact else 0.5) or _falls_back(f"log probabilities differ by {gap:.3g}")
+    inputs = torch.as_tensor([[*prompt, *way] for way in ways], device=input_device(model))
+    return log_normalised(model(input_ids=inputs, use_cache=False).logits[:, -1])
+
+
+def _probe(vocab_size: int) -> tuple[tuple[int, ...], np.ndarray]:
+    """A prompt of six tokens and two continuations of three, from all over a vocabulary."""
+    tokens = [(7919 * i + 13) % vocab_size for i in range(12)]
+    return tuple(tokens[:6]), np.array([tokens[6:9], tokens[9:]])
 
 
 def _falls_back(why: str) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import cast
 
-import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -16,18 +16,24 @@ from smc.models.base import ModelRows, Prompt
 from smc.models.embedded import EMBEDDED, converted, no_progress_bars
 from smc.models.engine import SharedEngine, shared_engine
 from smc.models.footprint import footprint, free_memory, in_words
+from smc.models.handed_over import causal, see_that_a_folder_is_there
 from smc.models.placement import DeviceMap, Placement, TensorParallelPlan, placed_whole
 from smc.models.plain_rows import PlainEngine, PlainRows
 from smc.models.replay import Replays
 from smc.models.shared_rows import SharedRows
 from smc.models.token_bytes import token_bytes
+from smc.models.twin import twin
+from smc.prompts import is_chat, plain_prompt
 from smc.vocabulary import Vocabulary
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
 
 class HFModel:
-    """A Hugging Face model and its tokenizer. For one thread at a time: a forward pass exchanges the model's attention for ours.
+    """A Hugging Face model and its tokenizer.
+
+    The model stays its owner's: passes run on a twin that shares its weights (:mod:`smc.models.twin`), in evaluation mode, so
+    it can be called at any time, in training too. Threads that share an HFModel take turns, a forward pass each.
 
     Several stop tokens are one stop event. Which ones count: the union of the generation config's end tokens, the
     tokenizer's end token, and the token that closes an assistant turn in the chat template; ``model.vocabulary.stop_ids``
@@ -37,7 +43,8 @@ class HFModel:
     continuation spells what its tokens spell, so with SentencePiece a first word carries the blank of its token.
 
     Args:
-        model: a causal language model, on any device, in any dtype. Log probabilities are always float32 or wider.
+        model: a causal language model, on any device, in any dtype. Log probabilities are always float32 or wider. One from
+            ``torch.compile`` runs as it was before: passes of ever new shapes gain nothing by it.
         tokenizer: the tokenizer it was trained with.
         name: how reports call it.
         cuda_graphs: record decoding steps that come up again, and replay them (:mod:`smc.models.replay`). For models on
@@ -47,7 +54,8 @@ class HFModel:
         memory_limit: bytes that a run may take beside the weights; None (the default) for what is free when it starts.
 
     Raises:
-        ModelError: the tokenizer has more tokens than the model has logits, or there is no stop token.
+        ModelError: no causal language model and its tokenizer, a tokenizer that has more tokens than the model has logits, or no
+            stop token.
     """
 
     def __init__(
@@ -57,17 +65,13 @@ class HFModel:
         name: str | None = None,
         cuda_graphs: bool = False,
     ):
-        if not isinstance(model, PreTrainedModel) or not isinstance(tokenizer, PreTrainedTokenizerBase):
-            raise ModelError(
-                "HFModel takes a Hugging Face causal language model and its tokenizer: HFModel(hf_model, hf_tokenizer)."
-            )
-        self.model = model.eval()
+        self.model = model = causal(model, tokenizer)
         self.tokenizer = tokenizer
         self.name = name or model.config.name_or_path or type(model).__name__
         text_config = model.config.get_text_config(decoder=True)
         self.context_length: int | None = getattr(text_config, "max_position_embeddings", None)
         self.vocabulary = _vocabulary(tokenizer, text_config.vocab_size, _stop_ids(model, tokenizer))
-        self._plain = PlainEngine(model)
+        self._plain = PlainEngine(twin(model))
         self.memory_limit: float | None = None
         self.cuda_graphs = true_or_false("cuda_graphs", cuda_graphs)
         if cuda_graphs and not (placed_whole(model) and model.device.type == "cuda"):
@@ -97,7 +101,7 @@ class HFModel:
         return other
 
     @staticmethod
-    def load(name: str, device: str = "cpu", dtype: str = "float32") -> HFModel:
+    def load(name: str, device: str | torch.device = "cpu", dtype: str | torch.dtype = "float32") -> HFModel:
         """A model whose weights come from an installed package, so that no hub is needed.
 
         Converted once and then read from a cache folder (``SMC_CACHE``, by default ``~/.cache/smc``).
@@ -110,13 +114,13 @@ class HFModel:
                 f"There is no embedded model {quoted(name)}: choose one of {', '.join(map(repr, EMBEDDED))}, or load a hub model or a local "
                 "folder with HFModel.from_pretrained."
             )
-        return HFModel._load(str(converted(name)), name, dtype, Placement(device))
+        return HFModel._load(str(converted(name)), name, dtype, Placement(str(device)))
 
     @staticmethod
     def from_pretrained(
-        model_id: str,
-        device: str = "cpu",
-        dtype: str = "float32",
+        model_id: str | os.PathLike[str],
+        device: str | torch.device = "cpu",
+        dtype: str | torch.dtype = "float32",
         revision: str | None = None,
         device_map: DeviceMap | None = None,
         tp_plan: TensorParallelPlan | None = None,
@@ -127,7 +131,7 @@ class HFModel:
         Args:
             model_id: hub id or folder.
             device: "cpu", "cuda", "cuda:1", ...
-            dtype: "float32", "bfloat16", "float16" or "float64".
+            dtype: "float32", "bfloat16", "float16" or "float64", or torch's own (``torch.bfloat16``).
             revision: branch, tag or commit on the hub.
             device_map: spreads the layers over the devices of this process ("auto", or a mapping), in place of `device`.
             tp_plan: splits each layer over the processes of a ``torchrun`` ("auto", or a mapping), in place of `device`.
@@ -137,20 +141,27 @@ class HFModel:
         Raises:
             ModelError: it cannot be found or loaded. OptionError: unknown dtype, or a device that is not there.
         """
-        return HFModel._load(model_id, model_id, dtype, Placement(device, device_map, tp_plan), revision, cuda_graphs)
+        model_id = str(model_id)
+        placement = Placement(str(device), device_map, tp_plan)
+        return HFModel._load(model_id, model_id, dtype, placement, revision, cuda_graphs)
 
     @staticmethod
     def _load(
-        path: str, name: str, dtype: str, placement: Placement, revision: str | None = None, cuda_graphs: bool = False
+        path: str,
+        name: str,
+        dtype: str | torch.dtype,
+        placement: Placement,
+        revision: str | None = None,
+        cuda_graphs: bool = False,
     ) -> HFModel:
-        if dtype not in _DTYPES:
+        wanted = _DTYPES.get(str(dtype).removeprefix("torch."))
+        if wanted is None:
             raise OptionError(f"dtype={quoted(dtype)} is not known: choose one of {', '.join(map(repr, _DTYPES))}.")
+        see_that_a_folder_is_there(path)
         try:
             with no_progress_bars():
                 tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
-                model = AutoModelForCausalLM.from_pretrained(
-                    path, dtype=_DTYPES[dtype], revision=revision, **placement.options
-                )
+                model = AutoModelForCausalLM.from_pretrained(path, dtype=wanted, revision=revision, **placement.options)
             model = placement.place(model)
         except (OSError, ValueError, KeyError) as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -161,20 +172,13 @@ class HFModel:
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """Token ids of text, ids or chat messages; messages go through the chat template and open the assistant's turn."""
-        if isinstance(prompt, bytes) or not isinstance(prompt, Sequence):
-            raise PromptError(
-                f"A prompt is a string, a list of token ids or a list of messages, not {type(prompt).__name__}."
-            )
+        prompt = plain_prompt(prompt)
         if isinstance(prompt, str):
             ids = self._tokenize(prompt)
-        elif len(prompt) and all(isinstance(part, Mapping) for part in prompt):
+        elif is_chat(prompt):
             ids = self._encode_messages(cast(Sequence[Mapping[str, str]], prompt))
-        elif all(isinstance(part, (int, np.integer)) for part in prompt):
-            ids = list(cast(Sequence[int], prompt))
         else:
-            raise PromptError(
-                "A prompt is a string, a list of token ids, or a list of messages {'role': ..., 'content': ...}."
-            )
+            ids = list(cast(Sequence[int], prompt))
         if not len(ids) and self.tokenizer.bos_token_id is not None:
             ids = [self.tokenizer.bos_token_id]
         if not len(ids):

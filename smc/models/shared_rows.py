@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 
 from smc.models.attention import PromptCache
+from smc.models.slots import Lease
 
 if TYPE_CHECKING:
     from smc.models.engine import SharedEngine
@@ -59,7 +59,7 @@ class SharedRows:
     """R continuations of one prompt, all of one length.
 
     Row i lies in slot ``slots[i]`` of the engine's pool, its last token still to be fed (`pending`) until its log
-    probabilities are asked for. Rows of length 0 are the prompt itself and have no slot.
+    probabilities are asked for. Rows of length 0 are the prompt itself and have no slot. Threads take turns.
 
     Attributes:
         fed: rows and tokens that their pass was given; None before it.
@@ -70,27 +70,28 @@ class SharedRows:
         engine: SharedEngine,
         prompt: tuple[int, ...],
         cache: PromptCache | None,
-        slots: np.ndarray,
+        lease: Lease | None,
         length: int,
         pending: np.ndarray,
         knowledge: Knowledge,
         log_probs: torch.Tensor | None = None,
     ):
         self.engine, self.prompt, self.cache, self.length = engine, prompt, cache, length
-        self.slots, self.pending = slots, pending
+        self.lease, self.pending = lease, pending
         self.fed: tuple[int, int] | None = None
         self._knowledge, self._log_probs = knowledge, log_probs
         self._consumed = False
-        self._lease = weakref.finalize(self, engine.pool.release, slots) if length else None
-        if self._lease is not None:
-            self._lease.atexit = False
 
     @staticmethod
     def start(engine: SharedEngine, prompt: tuple[int, ...]) -> SharedRows:
         """One row: the prompt, which is run through the model on first use."""
-        return SharedRows(
-            engine, prompt, None, np.zeros(1, dtype=np.int64), 0, np.zeros(1, dtype=np.int64), Knowledge()
-        )
+        return SharedRows(engine, prompt, None, None, 0, np.zeros(1, dtype=np.int64), Knowledge())
+
+    @property
+    def slots(self) -> np.ndarray:
+        """[R] where the rows lie in the pool."""
+        assert self.lease is not None
+        return self.lease.slots
 
     def __len__(self) -> int:
         return len(self.pending)
@@ -149,29 +150,27 @@ class SharedRows:
         self.log_probs  # noqa: B018  (what is pending must be in its slot first)
         parents, pending = np.asarray(parents, dtype=np.int64), np.asarray(tokens, dtype=np.int64)
         pool = self.engine.pool
-        self._consumed = True
-        if self._lease is None:
-            slots = pool.take(len(parents))
-        else:
-            self._lease.detach()  # the children answer for the slots from here on
-            slots = pool.branch(self.slots, parents)
+        with pool.lock:
+            self._consumed = True
+            lease = pool.take(len(parents)) if self.lease is None else pool.branch(self.lease, parents)
+            self.lease = None
         known = self._knowledge.after(parents, pending)
-        return SharedRows(self.engine, self.prompt, self.cache, slots, self.length + 1, pending, known)
+        return SharedRows(self.engine, self.prompt, self.cache, lease, self.length + 1, pending, known)
 
     def fork(self, rows: np.ndarray) -> SharedRows:
         self._check()
         rows = np.asarray(rows, dtype=np.int64)
         if self.cache is None:
             self.log_probs  # noqa: B018  (the prompt goes through the model once, before its copies part)
-        slots = self.slots[rows]
-        if self.length:
-            slots = self.engine.pool.twins(self.slots[rows])
+        pool = self.engine.pool
+        with pool.lock:
+            lease = pool.twins(self.slots[rows]) if self.length else None
         log_probs = self._log_probs
         if log_probs is not None:
             log_probs = log_probs[torch.as_tensor(rows, device=log_probs.device)]
         known = self._knowledge.of(rows)
         return SharedRows(
-            self.engine, self.prompt, self.cache, slots, self.length, self.pending[rows], known, log_probs
+            self.engine, self.prompt, self.cache, lease, self.length, self.pending[rows], known, log_probs
         )
 
     def _check(self) -> None:

@@ -1,13 +1,17 @@
 """Where the keys and values of continuations lie: slots that every run of a model shares.
 
 A slot holds one row's continuation, the prompt left out. When a population branches, a row's first child takes its slot
-over and only further children are copied; rows that end give their slots back. So runs that share the pool can share a
-forward pass, whatever their prompts.
+over and only further children are copied. So runs that share the pool can share a forward pass, whatever their prompts.
+
+Nobody gives slots back. Rows hold a :class:`Lease`, the pool knows which leases are still alive, and what none of them names
+is free: however a run ends, by its last step, an error or Ctrl-C at any moment, its slots go with its rows.
 """
 
 from __future__ import annotations
 
-import heapq
+import threading
+import weakref
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -22,6 +26,15 @@ SLOTS = 8
 """Slots that are added at a time, since growing copies all there are."""
 
 
+class Lease:
+    """Some slots ([R] ints) of a pool, held for as long as this lives."""
+
+    __slots__ = ("__weakref__", "slots")
+
+    def __init__(self, slots: np.ndarray):
+        self.slots = slots
+
+
 class SlotPool:
     """Preallocated keys and values, [slots, heads, tokens, width] for each layer, that grow in blocks.
 
@@ -31,91 +44,84 @@ class SlotPool:
     Attributes:
         keys, values: by layer.
         version: changes when buffers move.
+        lock: for whoever works on the pool; threads take turns.
     """
 
     def __init__(self, n_layers: int):
         self.keys: list[torch.Tensor | None] = [None] * n_layers
         self.values: list[torch.Tensor | None] = [None] * n_layers
         self.version = 0
-        self._free: list[int] = []
-        self._slots = 0
+        self.lock = threading.RLock()
+        self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         self._tokens = 0
 
     @property
     def held(self) -> int:
         """Slots that rows hold."""
-        return self._slots - len(self._free)
+        return len(_slots_of(self._leases))
 
     @property
     def n_bytes(self) -> int:
         """Bytes that the buffers take."""
         return sum(b.numel() * b.element_size() for b in (*self.keys, *self.values) if b is not None)
 
-    def take(self, n: int) -> np.ndarray:
-        """[n] free slots, the lowest ones, so that those in use stay close together."""
-        missing = n - len(self._free)
-        if missing > 0:
-            for slot in range(self._slots, self._slots + missing):
-                heapq.heappush(self._free, slot)
-            self._slots += missing
-        return np.array([heapq.heappop(self._free) for _ in range(n)], dtype=np.int64)
+    def take(self, n: int) -> Lease:
+        """n free slots, the lowest ones, so that those in use stay close together."""
+        return self._leased(_lowest(n, _slots_of(self._leases)))
 
-    def release(self, slots: np.ndarray) -> None:
-        """Give slots back. The last ones take the buffers with them."""
-        for slot in slots.tolist():
-            heapq.heappush(self._free, slot)
-        if self._slots - 1 in slots:  # those above all that are held need no room any more
-            free = set(self._free)
-            while self._slots - 1 in free:
-                self._slots -= 1
-                free.remove(self._slots)
-            self._free = sorted(free)
-        if self._slots == 0:
-            self._tokens = 0
-            self.keys, self.values = [None] * len(self.keys), [None] * len(self.values)
-            self.version += 1
-
-    def branch(self, slots: np.ndarray, parents: np.ndarray) -> np.ndarray:
-        """[R'] slots of the children of rows that hold `slots` [R]; their contents are there when it returns.
+    def branch(self, lease: Lease, parents: np.ndarray) -> Lease:
+        """Slots [R'] of the children of rows that hold a lease, which ends here; their contents are there when it returns.
 
         A row's first child keeps its slot, unless that lies above all that are needed; everybody else moves to a free one.
-        If memory runs out, all of the slots are given back.
+        If memory runs out, none of the slots is held any more.
         """
-        sources = slots[parents]
+        sources, others = lease.slots[parents], _slots_of(other for other in self._leases if other is not lease)
         first = first_children(parents)
-        self.release(np.setdiff1d(slots, sources))
-        if not len(parents):
-            return sources
         extra = np.flatnonzero(~first)
+        held = len(others) + len(parents)
+        above = np.flatnonzero(first & (sources >= held))
+        free = _lowest(len(extra) + len(above), np.union1d(others, sources))
+        below = free[len(extra) :]
+        moving = above[: int((below < held).sum())]
         children = sources.copy()
-        children[extra] = self.take(len(extra))
-        moving = self._stragglers(children, np.flatnonzero(first))
-        children[moving] = self.take(len(moving))
+        children[extra], children[moving] = free[: len(extra)], below[: len(moving)]
         moved = np.concatenate([extra, moving])
+        after = self._leased(children)
         try:
             self.copy(sources[moved], children[moved])
         except (RuntimeError, MemoryError):
-            self.release(np.union1d(sources, children))
+            self._leases.discard(after)  # which the error's traceback keeps alive for a while
             raise
-        self.release(sources[moving])
-        return children
+        finally:
+            self._leases.discard(lease)
+        return after
 
-    def twins(self, slots: np.ndarray) -> np.ndarray:
+    def twins(self, slots: np.ndarray) -> Lease:
         """New slots with the contents of others."""
         new = self.take(len(slots))
         try:
-            self.copy(slots, new)
+            self.copy(slots, new.slots)
         except (RuntimeError, MemoryError):
-            self.release(new)
+            self._leases.discard(new)
             raise
         return new
 
-    def _stragglers(self, slots: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-        """Which of the candidates lie above all slots that are needed, as far as there are free ones below."""
-        held = self.held
-        above = candidates[slots[candidates] >= held]
-        below = sum(1 for slot in self._free if slot < held)
-        return above[:below]
+    def _leased(self, slots: np.ndarray) -> Lease:
+        lease = Lease(slots)
+        self._leases.add(lease)
+        weakref.finalize(lease, self._let_go).atexit = False
+        return lease
+
+    def _let_go(self) -> None:
+        """Give the buffers back once nobody holds a slot. Called whenever a lease dies, in whatever thread that is."""
+        if self.lock.acquire(blocking=False):
+            try:
+                if not any(True for _ in self._leases):  # by its length, dead ones that are still to be removed count
+                    self._tokens = 0
+                    self.keys, self.values = [None] * len(self.keys), [None] * len(self.values)
+                    self.version += 1
+            finally:
+                self.lock.release()
 
     @torch.inference_mode()
     def copy(self, sources: np.ndarray, targets: np.ndarray) -> None:
@@ -145,19 +151,35 @@ class SlotPool:
         """Keys and values of a layer; `like` [1, heads, N, width] tells heads, width, dtype and device of a new one."""
         keys, values = self.keys[index], self.values[index]
         if keys is None or values is None:
-            shape = (rounded_up(self._slots, SLOTS), like.shape[1], self._tokens, like.shape[3])
+            shape = (rounded_up(self._extent, SLOTS), like.shape[1], self._tokens, like.shape[3])
             keys, values = like.new_zeros(shape), like.new_zeros(shape)
             self.keys[index], self.values[index] = keys, values
             self.version += 1
         return keys, values
 
+    @property
+    def _extent(self) -> int:
+        """The slots up to the last one that is held."""
+        return int(_slots_of(self._leases).max(initial=-1)) + 1
+
     def _reserve(self) -> None:
-        slots = rounded_up(self._slots, SLOTS)
+        extent = self._extent
+        slots = rounded_up(extent, SLOTS)
         for buffers in (self.keys, self.values):
             for i, buffer in enumerate(buffers):
-                if buffer is not None and (buffer.shape[0] < self._slots or buffer.shape[2] < self._tokens):
+                if buffer is not None and (buffer.shape[0] < extent or buffer.shape[2] < self._tokens):
                     self.version += 1
                     buffers[i] = _enlarged(buffer, max(slots, buffer.shape[0]), max(self._tokens, buffer.shape[2]))
+
+
+def _slots_of(leases: Iterable[Lease]) -> np.ndarray:
+    """All slots of some leases, in order."""
+    return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(lease.slots for lease in leases)]))
+
+
+def _lowest(n: int, taken: np.ndarray) -> np.ndarray:
+    """[n] the lowest slots that are not taken."""
+    return np.setdiff1d(np.arange(n + len(taken)), taken)[:n]
 
 
 def rounded_up(n: int, step: int) -> int:

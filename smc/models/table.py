@@ -10,6 +10,7 @@ import torch
 
 from smc.errors import ModelError, PromptError, quoted
 from smc.models.base import Prompt
+from smc.prompts import plain_prompt
 from smc.vocabulary import Vocabulary
 
 NextProbs = Callable[[tuple[str, ...]], Mapping[str, float]]
@@ -53,8 +54,7 @@ class TableModel:
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """Ids as they are; a string is split into the longest vocabulary tokens from the left."""
-        if isinstance(prompt, bytes) or not isinstance(prompt, Sequence):
-            raise PromptError(f"A prompt is a string or a list of token ids, not {type(prompt).__name__}.")
+        prompt = plain_prompt(prompt)
         if not isinstance(prompt, str):
             ids = [i for i in prompt if isinstance(i, (int, np.integer)) and 0 <= i < len(self._tokens)]
             if len(ids) < len(prompt):

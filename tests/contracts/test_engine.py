@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import warnings
 
@@ -15,8 +16,9 @@ from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig
 from smc import HFModel, Job, Regex, SMCSampler
 from smc.errors import MemoryLimitError, MemoryLimitWarning
 from smc.exact import enumerate_posterior
+from smc.models import engine as engine_module
 from smc.models import slots as slots_module
-from smc.models.attention import attention, merged
+from smc.models.attention import Decode, attention, merged
 from smc.models.base import evaluate
 from smc.models.cpu_linear import FEW, FeaturesFirst
 from smc.models.engine import SharedEngine
@@ -24,6 +26,7 @@ from smc.models.footprint import Footprint, _free_on_the_cpu, footprint, in_word
 from smc.models.plain_rows import PlainRows
 from smc.models.shared_rows import SharedRows
 from smc.models.slots import BLOCK, SlotPool
+from smc.models.twin import in_float32
 
 PROMPTS = ("What day is it?", "No", "A prompt that is a good deal longer than the other two.")
 
@@ -272,29 +275,30 @@ class TestSlots:
     def test_rows_of_several_runs_share_the_pool(self) -> None:
         pool = SlotPool(1)
         first, second = pool.take(3), pool.take(2)
-        assert second.tolist() == [3, 4]
-        pool.release(first)
+        assert second.slots.tolist() == [3, 4]
+        del first
         assert pool.held == 2
         # the second run moves down as it goes on
-        assert pool.branch(second, np.array([0, 1, 1])).tolist() == [1, 2, 0]
+        second = pool.branch(second, np.array([0, 1, 1]))
+        assert second.slots.tolist() == [1, 2, 0]
         assert pool.held == 3
 
     def test_slots_come_back_when_memory_runs_out(self, monkeypatch) -> None:
         pool = SlotPool(1)
-        slots, others = pool.take(3), pool.take(1)
+        lease, others = pool.take(3), pool.take(1)
 
         def full(*args: object) -> None:
             raise MemoryError
 
         monkeypatch.setattr(pool, "copy", full)
         with pytest.raises(MemoryError):
-            pool.branch(slots, np.array([2, 2, 0, 0, 0]))
+            pool.branch(lease, np.array([2, 2, 0, 0, 0]))
         assert pool.held == 1
-        assert sorted(pool.take(5).tolist() + others.tolist()) == [0, 1, 2, 3, 4, 5]
+        assert sorted(pool.take(5).slots.tolist() + others.slots.tolist()) == [0, 1, 2, 3, 4, 5]
 
     def test_a_size_that_did_not_fit_is_not_asked_for_again(self, monkeypatch) -> None:
         pool = SlotPool(1)
-        others, slots = pool.take(1), pool.take(2)
+        others, lease = pool.take(1), pool.take(2)
         pool.reserve(1)
         pool.layer(0, torch.zeros(1, 1, 1, 2))
         whole, asked = slots_module._enlarged, []
@@ -307,12 +311,13 @@ class TestSlots:
 
         monkeypatch.setattr(slots_module, "_enlarged", small)
         with pytest.raises(torch.OutOfMemoryError):
-            pool.branch(slots, np.zeros(39, dtype=int))
-        assert pool.held == len(others)
-        pool.take(2)
+            pool.branch(lease, np.zeros(39, dtype=int))
+        assert pool.held == len(others.slots)
+        two = pool.take(2)
         with pytest.raises(torch.OutOfMemoryError):
             pool.reserve(4 * BLOCK)
         pool.reserve(2 * BLOCK)
+        assert len(two.slots) == 2
         assert asked == [(40, BLOCK), (8, 4 * BLOCK), (8, 2 * BLOCK), (8, 2 * BLOCK)]  # keys and values
 
     def test_a_copy_that_does_not_fit_keeps_no_slots(self, monkeypatch) -> None:
@@ -331,16 +336,17 @@ class TestSlots:
 
     def test_buffers_grow_in_blocks_and_keep_what_they_hold(self) -> None:
         pool = SlotPool(1)
-        slots = pool.take(2)
+        lease = pool.take(2)
         pool.reserve(BLOCK)
         keys, _ = pool.layer(0, torch.zeros(1, 2, 1, 4))
         assert keys.shape == (8, 2, BLOCK, 4)
         keys[:] = 7.0
-        pool.take(7)
+        more = pool.take(7)
         pool.reserve(BLOCK + 1)
         keys, _ = pool.layer(0, keys)
         assert keys.shape == (16, 2, 2 * BLOCK, 4)
-        assert (keys[slots, :, :BLOCK] == 7).all()
+        assert (keys[lease.slots, :, :BLOCK] == 7).all()
+        assert more.slots.tolist() == list(range(2, 9))
         assert (keys[:, :, BLOCK:] == 0).all()
 
 
@@ -407,3 +413,56 @@ def test_no_rows_have_no_log_probs() -> None:
     nobody = np.empty(0, dtype=np.int64)
     rows = model.start(model.encode("abc")).advance(nobody, nobody)
     assert tuple(rows.log_probs.shape) == (0, 264)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_rounding_is_no_reason_to_fall_back(name: str, dtype: torch.dtype) -> None:
+    """Weights so large that half precision is nats off: the engine is as near to float32 as the model itself."""
+    model = tiny(name, torch.float32)
+    for parameter in model.model.parameters():
+        parameter.data.mul_(2.0)
+    half = HFModel(model.model.to(dtype), model.tokenizer, "half")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        shared = half.shared
+    assert shared is not None
+    tokens = [(7919 * i + 13) % 264 for i in range(8)]
+    with torch.inference_mode():
+        exact = torch.log_softmax(in_float32(half.model)(torch.tensor([tokens])).logits[0, -1], dim=-1)
+        usual = torch.log_softmax(half.model(torch.tensor([tokens])).logits[0, -1].float(), dim=-1)
+    rows = half.start(tokens[:7]).advance(np.array([0]), np.array(tokens[7:]))
+    ours = rows.log_probs[0]
+    assert float((ours - exact).abs().max()) <= 2 * float((usual - exact).abs().max()) + 0.05
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_attention_that_is_a_little_wrong_is_seen_in_half_precision_too(dtype: torch.dtype, monkeypatch) -> None:
+    """A scale that is off by 5%, far less than half precision is on this model."""
+    right = Decode.attend
+    monkeypatch.setattr(Decode, "attend", lambda self, layer, q, k, v, scale: right(self, layer, q, k, v, 1.05 * scale))
+    model = tiny("llama", dtype)
+    with pytest.warns(UserWarning, match="cannot share prompts among rows .log probabilities differ by"):
+        assert model.shared is None
+
+
+def test_float32_is_computed_from_the_same_weights_and_leaves_them_alone() -> None:
+    model = tiny("gpt2", torch.bfloat16).model
+    tokens = torch.tensor([[5, 6, 7]])
+    with torch.inference_mode():
+        found = in_float32(model)(tokens).logits
+        assert found.dtype == torch.float32
+        assert model(tokens).logits.dtype == torch.bfloat16
+        torch.testing.assert_close(found, copy.deepcopy(model).float()(tokens).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_weights_that_cannot_be_widened_are_compared_as_they_are(monkeypatch) -> None:
+    def refuses(model: object) -> object:
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(engine_module, "in_float32", refuses)
+    assert tiny("llama", torch.bfloat16).shared is not None
+    wrong = SharedEngine.compute
+    monkeypatch.setattr(SharedEngine, "compute", lambda *args: wrong(*args) * 1.5)
+    with pytest.warns(UserWarning, match="cannot share"):
+        assert tiny("llama", torch.bfloat16).shared is None

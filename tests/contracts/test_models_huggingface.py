@@ -82,7 +82,7 @@ CONFIGS = {
 
 def tiny(name: str, dtype: torch.dtype = torch.float32) -> HFModel:
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(CONFIGS[name]).to(dtype)
+    model = AutoModelForCausalLM.from_config(CONFIGS[name]).to(dtype).eval()
     for parameter in model.parameters():  # far from uniform predictions, so that a wrong cache shows
         parameter.data.mul_(3.0)
     return HFModel(model, byte_tokenizer(), name)
@@ -130,19 +130,19 @@ def test_layers_choose_the_engine() -> None:
 
 def test_first_children_stay_and_only_extra_ones_are_copied() -> None:
     pool = SlotPool(1)
-    slots = pool.take(4)
+    lease = pool.take(4)
     pool.reserve(1)
     keys, _ = pool.layer(0, torch.zeros(1, 1, 1, 1))
     keys[:4, 0, 0, 0] = torch.arange(4.0)
     # children of 2, 2, 0, 2: the first of 2 and the one of 0 stay, two are copied to the free slots 1 and 3
-    slots = pool.branch(slots, np.array([2, 2, 0, 2]))
-    assert slots.tolist() == [2, 1, 0, 3]
+    lease = pool.branch(lease, np.array([2, 2, 0, 2]))
+    assert lease.slots.tolist() == [2, 1, 0, 3]
     assert pool.keys[0] is not None
-    assert pool.keys[0][slots, 0, 0, 0].tolist() == [2, 2, 0, 2]
+    assert pool.keys[0][lease.slots, 0, 0, 0].tolist() == [2, 2, 0, 2]
     # fewer rows than slots: what lies above moves down
-    slots = pool.branch(slots, np.array([2, 3]))
-    assert slots.tolist() == [0, 1]
-    assert pool.keys[0][slots, 0, 0, 0].tolist() == [0, 2]
+    lease = pool.branch(lease, np.array([2, 3]))
+    assert lease.slots.tolist() == [0, 1]
+    assert pool.keys[0][lease.slots, 0, 0, 0].tolist() == [0, 2]
     assert pool.held == 2
 
 
@@ -305,8 +305,16 @@ def test_models_that_do_not_fit_are_refused() -> None:
 
 
 def test_loading_errors_are_one_paragraph(tmp_path, monkeypatch) -> None:
-    with pytest.raises(ModelError, match="could not be loaded"):
+    with pytest.raises(ModelError, match=r"holds no config\.json"):
         HFModel.from_pretrained(str(tmp_path))
+    for folder in ("/no/such/folder", "./no", "../no", "~/no-such-folder", "no/such/folder"):
+        with pytest.raises(ModelError, match=rf"'{folder}' does not exist"):
+            HFModel.from_pretrained(folder)
+    (tmp_path / "config.json").write_text("no config")
+    with pytest.raises(ModelError, match="could not be loaded"):
+        HFModel.from_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"config\.json' is a file"):
+        HFModel.from_pretrained(str(tmp_path / "config.json"))
     with pytest.raises(OptionError, match="'bfloat16'"):
         HFModel.from_pretrained(str(tmp_path), dtype="int3")
     with pytest.raises(OptionError, match="not a device"):
