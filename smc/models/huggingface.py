@@ -21,12 +21,13 @@ from smc.models.plain_rows import PlainEngine, PlainRows
 from smc.models.replay import Replays
 from smc.models.shared_rows import SharedRows
 from smc.models.token_bytes import token_bytes
+from smc.portable import Portable
 from smc.vocabulary import Vocabulary
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
 
-class HFModel:
+class HFModel(Portable):
     """A Hugging Face model and its tokenizer. For one thread at a time: a forward pass exchanges the model's attention for ours.
 
     Several stop tokens are one stop event. Which ones count: the union of the generation config's end tokens, the
