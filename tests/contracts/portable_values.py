@@ -11,7 +11,7 @@ from constraint_tools import BYTES
 from test_models_huggingface import byte_tokenizer, tiny
 
 import smc
-from smc import constraints, models, surrogates
+from smc import constraints, diagnostics, models, surrogates
 from smc.bounds import CertifiedPosterior, branch_and_bound
 from smc.constraints import CompiledConstraint, Constraint
 from smc.constraints.automaton import TokenAutomaton, token_automaton
@@ -155,12 +155,18 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     smc.Rescored: _rescored,
     ExactPosterior: lambda: enumerate_posterior(table(), bits(), PROMPT, max_tokens=4),
     CertifiedPosterior: lambda: branch_and_bound(table(), bits(), PROMPT, max_tokens=4),
+    diagnostics.Diagnostics: lambda: diagnostics.summary(_result()),
+    diagnostics.Genealogy: lambda: diagnostics.genealogy(_result()),
+    diagnostics.Distance: lambda: diagnostics.distance(_result().posterior(), {"0": 0.5, "00": 0.5}),
+    diagnostics.Floor: lambda: diagnostics.floor({"0": 0.5, "00": 0.5}, 4),
+    diagnostics.Estimate: lambda: diagnostics.kl_of_local_masking(_result(), -1.0),
     # parts of these
     constraints.Free: lambda: constraints.Free(until="\n"),
     constraints.Language: lambda: constraints.notes.language_of(constraints.JSONSchema(SCHEMA)),
     constraints.LanguageNote: lambda: constraints.JSONSchema(SCHEMA).notes[0],
     constraints.ToolCall: lambda: constraints.ToolCall("get", {"n": 3}),
     smc.Job: lambda: smc.Job(PROMPT, constraint=constraints.JSONSchema(SCHEMA), key="a"),
+    smc.Progress: lambda: smc.Progress("cars", 1, "draws"),
     smc.Proposal: lambda: smc.Proposal(temperature=2.0),
     surrogates.Unigram: lambda: _fitted("unigram"),
     surrogates.Bigram: lambda: _fitted("bigram"),
