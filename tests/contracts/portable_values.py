@@ -159,7 +159,7 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     diagnostics.Genealogy: lambda: diagnostics.genealogy(_result()),
     diagnostics.Distance: lambda: diagnostics.distance(_result().posterior(), {"0": 0.5, "00": 0.5}),
     diagnostics.Floor: lambda: diagnostics.floor({"0": 0.5, "00": 0.5}, 4),
-    diagnostics.Estimate: lambda: diagnostics.kl_of_local_masking(_result(), -1.0),
+    diagnostics.Estimate: lambda: diagnostics.Estimate(0.5, 0.1),
     # parts of these
     constraints.Free: lambda: constraints.Free(until="\n"),
     constraints.Language: lambda: constraints.notes.language_of(constraints.JSONSchema(SCHEMA)),
