@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,6 +47,20 @@ class LearnedTwist:
 
     def __setstate__(self, memories: list[_Memory]) -> None:
         self._memories = {_key(memory.context): memory for memory in memories}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LearnedTwist:
+        """A twist that goes on learning by itself, for the same models; for their copies where they are copied along."""
+        other = LearnedTwist()
+        other.__setstate__(
+            [
+                _Memory(
+                    copy.deepcopy(m.context, memo) if id(m.context.model) in memo else m.context,
+                    copy.deepcopy(m.trie, memo),
+                )
+                for m in self._memories.values()
+            ]
+        )
+        return other
 
 
 def _key(context: TwistContext) -> tuple:

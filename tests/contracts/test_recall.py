@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,6 @@ import torch
 from test_models_huggingface import tiny
 
 from smc import HFModel, Regex, SMCResult, baselines
-from smc.baselines import accept_reject, asap, mcmc
 from smc.recall import RecalledRows, RecallingModel, held
 
 LANGUAGE = Regex("[ab]{1,3}")
@@ -40,8 +40,8 @@ METHODS: dict[str, Callable[..., SMCResult]] = {
 def test_the_same_result_for_fewer_rows(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = dict(n_particles=6, max_tokens=4, seed=3)
     ours = METHODS[method](tiny("llama"), **options)
-    for module in (accept_reject, asap, mcmc):
-        monkeypatch.setattr(module, "RecallingModel", plain)
+    for module in ("accept_reject", "asap", "mcmc"):
+        monkeypatch.setattr(importlib.import_module(f"smc.baselines.{module}"), "RecallingModel", plain)
     before = METHODS[method](tiny("llama"), **options)
     assert [s.tokens for s in ours.sequences] == [s.tokens for s in before.sequences]
     np.testing.assert_allclose(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -58,6 +59,14 @@ def assert_consistent(trie: Trie) -> None:
     visit(trie.root, 0)
 
 
+@pytest.fixture(autouse=True)
+def python_handles_interrupts() -> Iterator[None]:
+    """As in a session: a process that was started in the background ignores them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("method", [baselines.cars, baselines.ars])
 def test_a_store_outlives_an_interrupt_at_any_line(method: Any) -> None:
     stops, at = 0, 1
@@ -75,7 +84,7 @@ def test_a_store_outlives_an_interrupt_at_any_line(method: Any) -> None:
             assert_consistent(trie)
             assert trie.log_mass(trie.root, 0)[OPEN] >= float(np.log(float(sum(TOY.targets().values())))) - 1e-12
         call()
-        at += 31  # a prime, so that in the end every kind of line has been hit
+        at += 61  # a prime, so that in the end every kind of line has been hit
     assert stops > 20
 
 
