@@ -49,7 +49,9 @@ def test_the_same_result_for_fewer_rows(method: str, monkeypatch: pytest.MonkeyP
     )
     assert ours.status == before.status
     assert ours.cost.masks == before.cost.masks
-    assert ours.cost.forward_rows < before.cost.forward_rows
+    assert ours.cost.forward_rows <= before.cost.forward_rows
+    if method not in ("ars", "rejection"):  # whose draws end here with their first token
+        assert ours.cost.forward_rows < before.cost.forward_rows
     assert ours.cost.passes <= before.cost.passes
 
 
