@@ -45,6 +45,7 @@ from smc.rescoring import Rescored, rescore
 from smc.result import SMCResult
 from smc.sampler import Job, SMCSampler
 from smc.surrogates import fit_surrogate
+from smc.watching import Progress, watch
 
 __all__ = [
     "EBNF",
@@ -73,6 +74,7 @@ __all__ = [
     "ParsesSQL",
     "PotentialError",
     "Predicate",
+    "Progress",
     "Proposal",
     "Reasoning",
     "Regex",
@@ -93,4 +95,5 @@ __all__ = [
     "diagnostics",
     "fit_surrogate",
     "rescore",
+    "watch",
 ]

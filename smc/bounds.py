@@ -26,6 +26,7 @@ from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
 from smc.resampling import log_sum_exp
 from smc.result import Cost, FinishedSequence, Status, merged_by_key
+from smc.watching import report
 
 WINDOW = 2.0
 """Children at most this many nats below the heaviest open one may share its forward pass: less wastes passes, more wastes
@@ -173,6 +174,8 @@ def branch_and_bound(
     search.expand(root)
     while search.branches and search.visited < max_rows and search.log_open_share > log_tolerance:
         search.expand(search.heaviest(batch_size))
+        share = f"{np.exp(search.log_open_share):.2g} of the mass open"
+        report("branch_and_bound", search.visited, "prefixes", max_rows, f"{len(search.finished)} sequences, {share}")
 
     finished = tuple(sorted(search.finished, key=lambda s: (-s.log_target, s.tokens)))
     log_lower, log_open = log_sum_exp(np.array([s.log_target for s in finished])), search.log_open

@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from smc.errors import OptionError
 from smc.models.huggingface import HFModel
+from smc.portable import Portable
 from smc.potentials import PotentialRows
 from smc.vocabulary import Vocabulary
 
@@ -37,7 +38,7 @@ _STABLE_LETTERS = 0x500
 
 
 @dataclass(frozen=True, eq=False)
-class CanonicalTokens:
+class CanonicalTokens(Portable):
     """phi(y) = 1 if the tokens are the tokenizer's own encoding of the text that they spell, and 0 otherwise.
 
     The text is that of the continuation alone: how the prompt ends does not matter. Where a tokenizer puts a blank before

@@ -27,6 +27,7 @@ from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
 from smc.resampling import log_sum_exp
 from smc.result import Cost, FinishedSequence, Status, merged_by_key
+from smc.watching import report
 
 __all__ = ["BudgetError", "CertifiedPosterior", "ExactPosterior", "branch_and_bound", "enumerate_posterior"]
 
@@ -122,6 +123,7 @@ def enumerate_posterior(
 
     while frontier is not None:
         cost += frontier.expansion_cost
+        report("enumerate_posterior", cost.forward_rows, "prefixes", max_rows, f"{len(finished)} sequences")
         children = frontier.children
 
         # sequences that end here

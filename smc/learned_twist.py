@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,16 +37,35 @@ class LearnedTwist:
 
     def start(self, context: TwistContext) -> LearnedTwistRows:
         """One row: the empty prefix. What earlier runs recorded is worked into the estimates here."""
-        key = (
-            id(context.model),
-            context.prompt,
-            id(context.constraint),
-            context.target_power,
-            context.max_tokens,
-        )
-        memory = self._memories.setdefault(key, _Memory(context, Trie(mean_guess=True)))
+        memory = self._memories.setdefault(_key(context), _Memory(context, Trie(mean_guess=True)))
         memory.trie.settle()
         return LearnedTwistRows(memory, [memory.trie.root], (b"",), 0)
+
+    def __getstate__(self) -> list[_Memory]:
+        """What was learned; the keys would not be the same where it arrives."""
+        return list(self._memories.values())
+
+    def __setstate__(self, memories: list[_Memory]) -> None:
+        self._memories = {_key(memory.context): memory for memory in memories}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LearnedTwist:
+        """A twist that goes on learning by itself, for the same models; for their copies where they are copied along."""
+        other = LearnedTwist()
+        other.__setstate__(
+            [
+                _Memory(
+                    copy.deepcopy(m.context, memo) if id(m.context.model) in memo else m.context,
+                    copy.deepcopy(m.trie, memo),
+                )
+                for m in self._memories.values()
+            ]
+        )
+        return other
+
+
+def _key(context: TwistContext) -> tuple:
+    """What a memory belongs to."""
+    return id(context.model), context.prompt, id(context.constraint), context.target_power, context.max_tokens
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ from smc.constraints.automaton import MAX_STATES, START, TokenAutomaton, token_a
 from smc.constraints.base import CompiledConstraint
 from smc.errors import OptionError, at_least, quoted
 from smc.future_mass import FutureMass
+from smc.portable import Portable
 from smc.surrogates import Surrogate
 from smc.twists import Lookahead, TwistContext
 
@@ -32,7 +33,7 @@ class _Made:
 
 
 @dataclass(frozen=True)
-class LookaheadTwist:
+class LookaheadTwist(Portable):
     """psi(x): the mass that a surrogate of the model gives to ending prefix x inside the language within max_tokens.
 
     The surrogate (unigram, bigram or hidden Markov model) is summed over all completions through a token automaton of
@@ -58,9 +59,6 @@ class LookaheadTwist:
     surrogate: Surrogate
     automaton: TokenAutomaton | None = None
     max_states: int = MAX_STATES
-    _made: OrderedDict[tuple[int, int, float], _Made] = field(
-        default_factory=OrderedDict, init=False, repr=False, compare=False
-    )
 
     def __post_init__(self) -> None:
         at_least("max_states", self.max_states, 1)
@@ -98,6 +96,10 @@ class LookaheadTwist:
             self.surrogate.begin(),
             np.zeros(1),
         )
+
+    @cached_property
+    def _made(self) -> OrderedDict[tuple[int, int, float], _Made]:
+        return OrderedDict()
 
     def _future(self, context: TwistContext) -> _Made:
         """The automaton and its future masses, made once for each constraint, horizon and power."""

@@ -31,6 +31,7 @@ from smc.learned_twist import LearnedTwist
 from smc.memory import is_out_of_memory
 from smc.models.base import KnowsMemory, Prompt, evaluate
 from smc.result import Cost, SMCResult, combine
+from smc.watching import report
 
 if TYPE_CHECKING:
     from smc.sampler import SMCSampler, State
@@ -140,6 +141,7 @@ class _Batch:
             for at, request in enumerate(requests)
             for replicate in range(request.sampler.replicates)
         )
+        self._n_runs, self._method = len(self._waiting), " and ".join(dict.fromkeys(r.sampler.method for r in requests))
         self._active: list[_Run] = []
         self._begun: set[int] = set()
         self._results: dict[int, dict[int, SMCResult]] = {}  # of requests whose other replicates are still to end
@@ -168,6 +170,18 @@ class _Batch:
             for run in together:
                 if run.state is not None:  # it may have been sent back meanwhile
                     yield from self._moved(run, self._step)
+            self._report()
+
+    def _report(self) -> None:
+        """Say how far the batch is."""
+        rows = f"{sum(run.rows for run in self._active)} live rows"
+        runs = [run for run in self._active if run.state is not None]
+        if self._n_runs > 1:
+            report(self._method, self._n_ended, "runs", self._n_runs, f"{len(runs)} under way, {rows}")
+        elif runs:
+            run = runs[0]
+            assert run.state is not None
+            report(self._method, run.state.step, "steps", run.sampler.max_tokens + 1, rows)
 
     # ------------------------------------------------------------------ rows
 

@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from smc.inputs import checked_potentials, compiled, prompt_ids
 from smc.models.base import LanguageModel, ModelRows, Prompt
 from smc.packing import Request, outcomes, stream
 from smc.population import Population, extended
+from smc.portable import Portable
 from smc.potentials import Potential, ProductRows
 from smc.prompts import is_chat
 from smc.proposal import Proposal
@@ -95,7 +97,7 @@ class State:
     written: bytes = b""
 
 
-class SMCSampler:
+class SMCSampler(Portable):
     """Samples a language model's posterior under a constraint, p(y) 1[y in L] phi(y) / Z.
 
     One step, in the textbook's words: *generate* the children of every live prefix, *branch* to a properly weighted
@@ -165,7 +167,7 @@ class SMCSampler:
         self.strict_language = true_or_false("strict_language", strict_language)
         self.token_healing = true_or_false("token_healing", token_healing)
         self.potentials = self._checked(potentials)
-        self._compiled = self._enforced(constraint)
+        _ = self._compiled  # what cannot be enforced is refused here
         self.n_particles = at_least("n_particles", n_particles, 1)
         self.max_tokens = at_least("max_tokens", max_tokens, 1)
         self.replicates = at_least("replicates", replicates, 1)
@@ -501,6 +503,10 @@ class SMCSampler:
 
     def _twist_context(self, ids: tuple[int, ...]) -> TwistContext:
         return TwistContext(self.model, ids, self.constraint, self._compiled, self.target_power, self.max_tokens)
+
+    @cached_property
+    def _compiled(self) -> CompiledConstraint:
+        return self._enforced(self.constraint)
 
     def _enforced(self, constraint: Constraint) -> CompiledConstraint:
         language = compiled(constraint, self.model)

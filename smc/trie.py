@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ import torch
 from smc.children import Children
 from smc.constraints.base import Constraint
 from smc.errors import OptionError
+from smc.interrupts import whole
 from smc.models.base import LanguageModel
 from smc.potentials import Potential
 
@@ -120,6 +122,34 @@ class Trie:
         self._levels: dict[int, tuple[float, int]] = defaultdict(lambda: (0.0, 0))
         self._touched: dict[int, list[Node]] = defaultdict(list)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All nodes in a row, parents first: one inside the other they would be too deep to pickle or to copy."""
+        nodes, entries = [self.root], [(0, 0)]
+        for place, node in enumerate(nodes):  # which grows as it is read
+            entries += [(place, column) for column in node.children]
+            nodes += node.children.values()
+        places = {id(node): place for place, node in enumerate(nodes)}
+        return {
+            "mean_guess": self._mean_guess,
+            "levels": dict(self._levels),
+            "touched": {length: [places[id(node)] for node in some] for length, some in self._touched.items()},
+            "nodes": [
+                (parent, column, node.log_p, node.log_mass, node.apart)
+                for (parent, column), node in zip(entries, nodes, strict=True)
+            ],
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Trie.__init__(self, state["mean_guess"])
+        nodes: list[Node] = []
+        for place, (parent, column, log_p, log_mass, apart) in enumerate(state["nodes"]):
+            nodes.append(Node(log_p, log_mass, apart))
+            if place:
+                nodes[parent].children[column] = nodes[place]
+        self.root = nodes[0]
+        self._levels.update(state["levels"])
+        self._touched.update({length: [nodes[place] for place in some] for length, some in state["touched"].items()})
+
     def log_mass(self, node: Node, length: int) -> np.ndarray:
         """[4] log mass below a prefix of the given length, by fate."""
         return fate(OPEN, self.log_guess(length)) if node.log_mass is None else node.log_mass
@@ -152,29 +182,32 @@ class Trie:
         at = tuple(torch.as_tensor(entries, dtype=torch.int64, device=device).reshape(-1, 2).T)
         rest = events.log_p.clone()
         rest[at] = -torch.inf
-        for (row, column), log_p in zip(entries, events.log_p[at].tolist(), strict=True):
-            nodes[row].children[column].log_p = log_p
         apart = events.lost.copy()
         apart[:, OPEN] = _log_sums(rest)
-        for node, masses in zip(nodes, apart, strict=True):
-            node.apart = masses
-        self._touched[length] += nodes
+        known = events.log_p[at].tolist()
+        with whole():  # half of it would be wrong
+            for (row, column), log_p in zip(entries, known, strict=True):
+                nodes[row].children[column].log_p = log_p
+            for node, masses in zip(nodes, apart, strict=True):
+                node.apart = masses
+            self._touched[length] += nodes
 
     def settle(self) -> None:
         """Carry what was recorded from the longest prefixes back to the root.
 
         Every prefix of a recorded one must have been recorded too since the last time.
         """
-        for length in sorted(self._touched, reverse=True):
-            guess = self.log_guess(length + 1)
-            for node in self._touched.pop(length):
-                assert node.apart is not None
-                apart = node.apart.copy()
-                apart[OPEN] += guess
-                below = [child.log_p + self.log_mass(child, length + 1) for child in node.children.values()]
-                log_mass = np.logaddexp.reduce([apart, *below])
-                self._relearn(length, node.log_mass, log_mass)
-                node.log_mass = log_mass
+        with whole():
+            for length in sorted(self._touched, reverse=True):
+                guess = self.log_guess(length + 1)
+                for node in self._touched.pop(length):
+                    assert node.apart is not None
+                    apart = node.apart.copy()
+                    apart[OPEN] += guess
+                    below = [child.log_p + self.log_mass(child, length + 1) for child in node.children.values()]
+                    log_mass = np.logaddexp.reduce([apart, *below])
+                    self._relearn(length, node.log_mass, log_mass)
+                    node.log_mass = log_mass
 
     def _relearn(self, length: int, old: np.ndarray | None, new: np.ndarray) -> None:
         """Put a prefix's new open mass in the place of its old one in the mean of its length."""

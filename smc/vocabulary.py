@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 
 from smc.errors import ModelError
+from smc.portable import Portable
 
 
 @dataclass(frozen=True, eq=False)
-class Vocabulary:
+class Vocabulary(Portable):
     """Token ids and the bytes that they stand for.
 
     Attributes:
@@ -39,6 +41,11 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @cached_property
+    def made(self) -> dict[str, Any]:
+        """What has been made for it, by name (:func:`smc.constraints.caching.per_vocabulary`)."""
+        return {}
 
     @cached_property
     def spelling(self) -> np.ndarray:

@@ -8,7 +8,8 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -69,9 +70,8 @@ class Cells:
     def get(self, name: str, measure: Callable[[], Any]) -> Any:
         """The stored cell, or what `measure` makes of it now: any JSON value."""
         if name not in self._cells:
-            started = time.perf_counter()
-            self.put(name, measure())
-            progress(f"{name}: {time.perf_counter() - started:.1f} s")
+            with timed(name):
+                self.put(name, measure())
         return self._cells[name]
 
     def put(self, name: str, value: Any) -> None:
@@ -89,6 +89,15 @@ def progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+@contextmanager
+def timed(name: str) -> Iterator[None]:
+    """A line when a measurement begins, and one with its seconds when it has ended."""
+    progress(f"{name} ...")
+    started = time.perf_counter()
+    yield
+    progress(f"{name}: {time.perf_counter() - started:.1f} s")
+
+
 def command(main: Callable[[], None]) -> None:
     """Run a bench; what it cannot do is said in a line. What was measured until then is stored."""
     try:
@@ -97,12 +106,35 @@ def command(main: Callable[[], None]) -> None:
         sys.exit(str(error))
 
 
+QUICK = Path("results/quick")
+"""Where quick runs write: never where committed pages lie."""
+
+
 def parser(module_doc: str | None, out: Path = Path("results/bench")) -> argparse.ArgumentParser:
     """The options that every bench has."""
     made = argparse.ArgumentParser(description=(module_doc or "").splitlines()[0])
     made.add_argument("--out", type=Path, default=out, help=f"folder for the files (default {out})")
     made.add_argument("--fresh", action="store_true", help="measure everything anew")
+    made.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"see within about a minute that the bench runs: its smallest settings, anew, into {QUICK}; the page says so",
+    )
     return made
+
+
+def parsed(
+    made: argparse.ArgumentParser, quick: Mapping[str, Any], arguments: Sequence[str] | None = None
+) -> argparse.Namespace:
+    """The chosen options. With --quick, `quick` in the place of the defaults, and files in a folder apart."""
+    committed = made.get_default("out")
+    options = made.parse_args(arguments)
+    if options.quick:
+        made.set_defaults(**quick, out=QUICK, fresh=True)
+        options = made.parse_args(arguments)
+        if options.out.resolve() == committed.resolve():
+            made.error(f"--quick never writes over the pages in {committed}: leave out --out, or name another folder.")
+    return options
 
 
 def settings(device: str = "cpu") -> dict[str, Any]:
@@ -156,7 +188,8 @@ def interleaved(work: Mapping[str, Callable[[], float]], repeats: int, discard: 
     found: dict[str, list[float]] = {name: [] for name in work}
     for round_ in range(discard + repeats):
         for name, measure in work.items():
-            value = measure()
+            with timed(f"  round {round_ + 1} of {discard + repeats}, {name}"):
+                value = measure()
             if round_ >= discard:
                 found[name].append(value)
     return {name: float(np.median(values)) for name, values in found.items()}
@@ -168,12 +201,20 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
 
 
-def write_page(path: Path, title: str, command: str, parts: Sequence[str]) -> None:
+def write_page(path: Path, title: str, command: str, parts: Sequence[str], quick: bool = False) -> None:
     """A page of results: title, how it was made and on what, then the parts. Printed too."""
+    command += " --quick" if quick else ""
     text = f"# {title}\n\n" + "\n\n".join([*parts, f"Made by `{command}` on {environment_line()}"]) + "\n"
+    print(store_page(path, text, quick))
+
+
+def store_page(path: Path, text: str, quick: bool) -> str:
+    """Store a page, under a warning if it is that of a quick run; the text that was stored."""
+    if quick:
+        text = f"**A quick run, to see that the bench runs. Its numbers say nothing.**\n\n{text}"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    print(text)
+    return text
 
 
 def milliseconds(value: float) -> str:

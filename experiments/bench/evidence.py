@@ -9,15 +9,14 @@ particles times steps. Writes results/bench/evidence.json and evidence.md.
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
-from experiments.tasks import Instance, build_task
+from experiments.bench.common import command, parsed, parser, store_page, timed
+from experiments.bench.prompts import tool_calls
+from experiments.tasks import Instance
 from smc import HFModel, SMCResult, SMCSampler
 
 SEEDS = range(4)
@@ -66,9 +65,12 @@ def measure(model: HFModel, instance: Instance, n_particles: int = 16, reference
         )
         return sampler.run(instance.prompt, key=instance.id)
 
-    reference = run(reference_rows, 0)
-    exact = [run(n_particles, seed) for seed in SEEDS]
-    drawn = [run(n_particles, seed, "sample") for seed in SEEDS]
+    with timed(f"  {reference_rows} rows"):
+        reference = run(reference_rows, 0)
+    with timed(f"  enumerate, {len(SEEDS)} seeds"):
+        exact = [run(n_particles, seed) for seed in SEEDS]
+    with timed(f"  sample, {len(SEEDS)} seeds"):
+        drawn = [run(n_particles, seed, "sample") for seed in SEEDS]
     return Row(
         instance=instance.id,
         reference=evidence(reference),
@@ -98,15 +100,22 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+QUICK = dict(prompts=1, particles=2, rows=4)
+"""The settings of --quick."""
+
+
 def main() -> None:
     """Measure, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--prompts", type=int, default=6, help="how many prompts, from the first (default 6)")
-    parser.add_argument("--out", type=Path, default=Path("results/bench"), help="folder for the files")
-    options = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--prompts", type=int, default=6, help="how many prompts, from the first (default 6)")
+    made.add_argument("--particles", type=int, default=16, help="of each run (default 16)")
+    made.add_argument("--rows", type=int, default=128, help="of the run that is the reference (default 128)")
+    options = parsed(made, QUICK)
     model = HFModel.load("smollm2-135m")
-    instances = build_task("bfcl").instances(options.prompts)
-    rows = [measure(model, instance) for instance in tqdm(instances, unit="prompt")]
+    rows = []
+    for instance in tool_calls(options.prompts, examples=not options.quick):
+        with timed(instance.id):
+            rows.append(measure(model, instance, options.particles, options.rows))
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "evidence.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     text = (
@@ -114,9 +123,8 @@ def main() -> None:
         "SmolLM2-135M-Instruct in float32, tool calls `simple_python`, compact JSON, at most "
         f"{MAX_TOKENS} tokens. Nats.\n\nMade by `python -m experiments.bench.evidence`.\n\n{table(rows)}\n"
     )
-    (options.out / "evidence.md").write_text(text)
-    print(text)
+    print(store_page(options.out / "evidence.md", text, options.quick))
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -360,6 +360,10 @@ def rounding_name(options: Any) -> str:
     return f"{options.rescored}, {min(options.rows)} rows: {options.dtype} against float32"
 
 
+QUICK = dict(device="cpu", shape=["tiny"], rows=[2], prompt=16, steps=2, dtype="float32", minutes=1.0)
+"""The settings of --quick, which needs no GPU."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print and store."""
     parser = common.parser(__doc__)
@@ -372,7 +376,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rescored", default=None, choices=list(SHAPES), help="the shape of the run scored again")
     parser.add_argument("--no-graphs", dest="graphs", action="store_false", help="leave CUDA graphs out")
     parser.add_argument("--minutes", type=float, default=6.0, help="after which no measurement is begun")
-    options = parser.parse_args(arguments)
+    options = common.parsed(parser, QUICK, arguments)
     if options.device != "cpu" and not torch.cuda.is_available():
         parser.error("torch sees no GPU here. Use --device cpu --shape tiny to see that the bench runs.")
     options.rescored = options.rescored or ("tiny" if options.shape == ["tiny"] else "160m")
@@ -389,7 +393,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     for shape in options.shape:
         measure_shape(plan, shape, options)
-        common.write_page(out / "gpu.md", "A step on a GPU", command, page(plan, options))
+        common.write_page(out / "gpu.md", "A step on a GPU", command, page(plan, options), quick=options.quick)
     if plan.failed:
         raise SystemExit(1)
 

@@ -16,7 +16,7 @@ All cells of a part take turns and medians are given, with ratios to the first. 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,14 @@ from experiments.bench.common import (
     command,
     interleaved,
     milliseconds,
+    parsed,
     parser,
     seconds,
     settings,
     table,
     write_page,
 )
+from experiments.bench.prompts import tool_calls
 from experiments.bench.step import FREE_STRING
 from experiments.bench.stopwatch import clocks
 from experiments.bench.vocabularies import large, small, tiny_llama
@@ -41,7 +43,6 @@ from smc import HFModel, JSONSchema, SMCResult, SMCSampler
 from smc.branching import Enumerate
 from smc.constraints.base import CompiledConstraint
 
-OUTPUT_LENGTHS = (32, 64, 128, 256, 512)
 WINDOW = 8
 """Steps up to an output length over which a median is taken."""
 STOP_FRACTION = {"sample": 1e-6, "enumerate": 1e-3}
@@ -86,7 +87,7 @@ def by_particles(model: HFModel, options: argparse.Namespace) -> dict[str, Any]:
 
         return seconds(once)
 
-    instances = build_task("bfcl").instances(options.prompts)
+    instances = tool_calls(options.prompts, examples=not options.quick)
     work: dict[str, Callable[[], float]] = {}
     for branching, counts, prompts in (
         ("sample", options.sample, instances),
@@ -122,13 +123,13 @@ def by_prompt(model: HFModel, options: argparse.Namespace) -> dict[str, Any]:
     return dict(interleaved(work, options.steps))
 
 
-def by_output(model: HFModel) -> dict[str, Any]:
+def by_output(model: HFModel, lengths: Sequence[int]) -> dict[str, Any]:
     """{"length": seconds of a step}, 16 rows."""
     prompt = model.encode(build_task("bfcl").instances(1)[0].prompt)
     states = endless(model, 16, prompt)
     next(states)
-    taken = [seconds(lambda: next(states)) for _ in range(max(OUTPUT_LENGTHS))]
-    return {str(length): float(np.median(taken[length - WINDOW : length])) for length in OUTPUT_LENGTHS}
+    taken = [seconds(lambda: next(states)) for _ in range(max(lengths))]
+    return {str(length): float(np.median(taken[length - WINDOW : length])) for length in lengths}
 
 
 def by_vocabulary(options: argparse.Namespace) -> dict[str, Any]:
@@ -325,6 +326,12 @@ PARTS: dict[str, Callable[[Any], str]] = {
 }
 
 
+QUICK = dict(
+    prompts=1, sample=[1, 4], enumerate=[1, 4], lengths=[50, 200], rows=[1, 4], outputs=[8, 16], steps=2, repeats=1
+)
+"""The settings of --quick."""
+
+
 def main() -> None:
     """Measure, print and store."""
     made = parser(__doc__)
@@ -334,16 +341,17 @@ def main() -> None:
     made.add_argument("--enumerate", type=int, nargs="+", default=[1, 4, 16, 64, 256], help="particles")
     made.add_argument("--lengths", type=int, nargs="+", default=[50, 500, 2000, 4000], help="tokens of prompts")
     made.add_argument("--rows", type=int, nargs="+", default=[1, 16, 64], help="rows after each prompt")
+    made.add_argument("--outputs", type=int, nargs="+", default=[32, 64, 128, 256, 512], help="tokens of outputs")
     made.add_argument("--steps", type=int, default=5, help="rounds of single steps (default 5)")
     made.add_argument("--repeats", type=int, default=3, help="rounds of whole runs (default 3)")
-    options = made.parse_args()
-    what = {name: value for name, value in vars(options).items() if name not in ("out", "fresh", "parts")}
+    options = parsed(made, QUICK)
+    what = {name: value for name, value in vars(options).items() if name not in ("out", "fresh", "parts", "quick")}
     cells = Cells(options.out / "growth.json", {**settings(), **what, "stop_fraction": STOP_FRACTION}, options.fresh)
     model = HFModel.load("smollm2-135m")
     measures: dict[str, Callable[[], Any]] = {
         "particles": lambda: by_particles(model, options),
         "prompt": lambda: by_prompt(model, options),
-        "output": lambda: by_output(model),
+        "output": lambda: by_output(model, options.outputs),
         "vocabulary": lambda: by_vocabulary(options),
         "state": lambda: by_state(model, options),
     }
@@ -357,6 +365,7 @@ def main() -> None:
             "SmolLM2-135M-Instruct in float32 where nothing else is said. Medians of cells that take turns.",
             *(PARTS[name](cells[name]) for name in PARTS if name in cells),
         ],
+        quick=options.quick,
     )
 
 

@@ -20,6 +20,7 @@ from experiments.bench.common import (
     command,
     interleaved,
     milliseconds,
+    parsed,
     parser,
     seconds,
     settings,
@@ -54,11 +55,15 @@ def measure(shapes: tuple[tuple[int, int], ...], rows: int, copies: int, repeats
     return {name: found / copies for name, found in interleaved(work, repeats).items()}
 
 
+QUICK = dict(rows=[1, 16])
+"""The settings of --quick."""
+
+
 def main() -> None:
     """Measure, print and store."""
     made = parser(__doc__)
     made.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
-    options = made.parse_args()
+    options = parsed(made, QUICK)
     cells = Cells(options.out / "linear.json", settings(), options.fresh)
     lines = []
     for rows in options.rows:
@@ -75,6 +80,7 @@ def main() -> None:
         "Order of products on the CPU",
         "python -m experiments.bench.linear",
         [f"Medians. Above {FEW} rows the usual order is used.", table(heads, lines)],
+        quick=options.quick,
     )
 
 

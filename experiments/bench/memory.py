@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.bench.common import Cells, command, parser, settings, table, write_page
+from experiments.bench.common import Cells, command, parsed, parser, settings, table, write_page
 from experiments.errors import ExperimentError
 
 STEPS = 16
@@ -122,6 +122,10 @@ def page(cells: Mapping[tuple[int, int], Mapping[str, int]], lengths: Sequence[i
     return "\n\n".join(parts)
 
 
+QUICK = dict(rows=[1, 4], lengths=[50])
+"""The settings of --quick."""
+
+
 def main() -> None:
     """Measure, print and store; with --cell, be one of the processes."""
     made = parser(__doc__)
@@ -129,7 +133,7 @@ def main() -> None:
     made.add_argument("--lengths", type=int, nargs="+", default=[50, 2000], help="tokens of prompts")
     made.add_argument("--device", default="cpu")
     made.add_argument("--cell", type=int, nargs=2, metavar=("ROWS", "LENGTH"), help="measure one cell in this process")
-    options = made.parse_args()
+    options = parsed(made, QUICK)
     if options.cell is not None:
         print(json.dumps(cell(options.device, *options.cell)))
         return
@@ -150,6 +154,7 @@ def main() -> None:
             f"SmolLM2-135M-Instruct in float32, `enumerate` in a string without end, {STEPS + 4} steps; each cell in a process of its own.",
             page(found, options.lengths, options.rows),
         ],
+        quick=options.quick,
     )
 
 

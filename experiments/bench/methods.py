@@ -11,7 +11,6 @@ two pictures to results/reference/.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -21,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
+from experiments.bench.common import command, parsed, parser, store_page, timed
 from experiments.bench.methods_figures import Curve, PowerPoint, draw_distances, draw_powers
 from experiments.tasks import build_task
 from smc import HFModel, JSONSchema, LearnedTwist, LookaheadTwist, MemoModel, SMCResult, SMCSampler, baselines
@@ -174,9 +173,10 @@ def _order() -> Problem:
 def measure(model: MemoModel, problem: Problem, exact: dict[str, float], seeds: int, budget: int) -> list[Run]:
     """Run every method with growing size until it costs more than the budget, or gives up."""
     runs = []
-    for name, method in tqdm(METHODS.items(), desc=problem.name, unit="method"):
+    for name, method in METHODS.items():
         for n in SIZES[name == "particle_gibbs" :]:  # one particle would never move
-            group = [_run(name, method, Setting(model, problem, n, seed), exact) for seed in range(seeds)]
+            with timed(f"{problem.name}, {name}, {n}"):
+                group = [_run(name, method, Setting(model, problem, n, seed), exact) for seed in range(seeds)]
             runs += group
             too_much = np.mean([run.rows for run in group]) > budget
             given_up = all(run.status == "incomplete" for run in group)
@@ -271,7 +271,12 @@ def _cell(task: str, method: str, budget: int, size: int, runs: list[Run], exact
 
 
 def power_sweep(
-    model: MemoModel, problem: Problem, reference: CertifiedPosterior, n: int, seeds: int
+    model: MemoModel,
+    problem: Problem,
+    reference: CertifiedPosterior,
+    powers: Sequence[float],
+    n: int,
+    seeds: int,
 ) -> list[PowerPoint]:
     """E[log p(y)] under p^a for growing a: the exact value and SMC's, up to what beam search finds."""
     log_p = np.array([s.log_prob for s in reference.sequences])
@@ -280,7 +285,7 @@ def power_sweep(
     assert best is not None
     assert greedy is not None
     points = []
-    for power in POWERS:
+    for power in powers:
         weight = np.exp(power * (log_p - log_p.max()))
         mine = [_sampler(Setting(model, problem, n, seed), target_power=power) for seed in range(seeds)]
         means = [sum(w * s.log_prob for w, s in zip(r.weights, r.sequences, strict=True)) for r in mine]
@@ -333,32 +338,44 @@ def sweep_table(points: Sequence[PowerPoint]) -> str:
     return "\n".join(lines)
 
 
+QUICK = dict(seeds=1, budget=8, reference_rows=100, powers=[1.0, 4.0])
+"""The settings of --quick, which has one problem."""
+
+
 def main() -> None:
     """Measure, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"runs of each size (default {SEEDS})")
-    parser.add_argument("--budget", type=int, default=max(BUDGETS), help="stop growing beyond so many forward rows")
-    parser.add_argument("--out", type=Path, default=Path("results/reference"), help="folder for the files")
-    options = parser.parse_args()
+    made = parser(__doc__, Path("results/reference"))
+    made.add_argument("--seeds", type=int, default=SEEDS, help=f"runs of each size (default {SEEDS})")
+    made.add_argument("--budget", type=int, default=max(BUDGETS), help="stop growing beyond so many forward rows")
+    made.add_argument("--reference-rows", type=int, default=3000, help="prefixes of branch and bound (default 3000)")
+    made.add_argument("--powers", type=float, nargs="+", default=list(POWERS), help="of the target, in the sweep")
+    options = parsed(made, QUICK)
     model = MemoModel(HFModel.load("smollm2-135m"))
     runs: list[Run] = []
     exact: dict[str, dict[str, float]] = {}
     points: list[PowerPoint] = []
     said = []
-    for problem in problems():
-        reference = branch_and_bound(
-            model, problem.constraint, problem.prompt, max_tokens=problem.max_tokens, max_rows=3000, tolerance=1e-2
-        )
+    for problem in problems()[-1:] if options.quick else problems():
+        with timed(f"{problem.name}, reference"):
+            reference = branch_and_bound(
+                model,
+                problem.constraint,
+                problem.prompt,
+                max_tokens=problem.max_tokens,
+                max_rows=options.reference_rows,
+                tolerance=1e-2,
+            )
         exact[problem.name] = reference.posterior()
         said.append(
             f"- {problem.task}, `{problem.name}`: log Z {reference.log_lower:.3f}, {len(exact[problem.name])} strings, total "
             f"variation of the reference at most {reference.total_variation_bound:.1e} ({reference.cost.forward_rows} rows)."
         )
         runs += measure(model, problem, exact[problem.name], options.seeds, options.budget)
-        points += power_sweep(model, problem, reference, 16, options.seeds)
+        with timed(f"{problem.name}, powers"):
+            points += power_sweep(model, problem, reference, options.powers, 16, options.seeds)
         model.forget()
         text = _write(
-            options.out, runs, exact, points, said, options.seeds
+            options.out, runs, exact, points, said, options.seeds, options.quick
         )  # what there is, should the rest be cut off
     print(text)
 
@@ -370,6 +387,7 @@ def _write(
     points: Sequence[PowerPoint],
     said: Sequence[str],
     seeds: int,
+    quick: bool,
 ) -> str:
     """Store everything; the page."""
     cells = under_budget(runs, exact)
@@ -382,9 +400,7 @@ def _write(
     (folder / "methods.json").write_text(json.dumps(_finite(stored), allow_nan=False) + "\n")
     (folder / "methods.svg").write_text(draw_distances(curves(runs, exact), BUDGETS))
     (folder / "methods-power.svg").write_text(draw_powers(points))
-    text = _page(cells, points, said, seeds)
-    (folder / "methods.md").write_text(text)
-    return text
+    return store_page(folder / "methods.md", _page(cells, points, said, seeds), quick)
 
 
 def _page(cells: Sequence[Cell], points: Sequence[PowerPoint], said: Sequence[str], seeds: int) -> str:
@@ -423,4 +439,4 @@ def _finite(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

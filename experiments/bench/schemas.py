@@ -10,18 +10,15 @@ reason. Writes results/bench/schemas.json and schemas.md.
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib.resources import files
-from pathlib import Path
 from typing import cast
 
-from tqdm import tqdm
-
+from experiments.bench.common import command, parsed, parser, store_page, timed
 from smc import HFModel, JSONSchema
 from smc.errors import SMCError
 from smc.vocabulary import Vocabulary
@@ -98,16 +95,19 @@ def table(rows: Iterable[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/bench"))
-    arguments = parser.parse_args()
+    """Measure, print and store."""
+    made = parser(__doc__)
+    made.add_argument("--limit", type=int, default=None, help="how many schemas, the small ones first (default: all)")
+    options = parsed(made, dict(limit=3))
     vocabulary = HFModel.load("smollm2-135m").vocabulary
-    rows = [measure_within(SECONDS, name, text, vocabulary) for name, text in tqdm(sources().items())]
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "schemas.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-    (arguments.out / "schemas.md").write_text(table(rows))
-    print(table(rows))
+    rows = []
+    for name, text in list(sources().items())[: options.limit]:
+        with timed(name):
+            rows.append(measure_within(SECONDS, name, text, vocabulary))
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "schemas.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    print(store_page(options.out / "schemas.md", table(rows), options.quick))
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -26,6 +26,7 @@ from experiments.bench.common import (
     Cells,
     command,
     milliseconds,
+    parsed,
     parser,
     seconds,
     settings,
@@ -33,8 +34,8 @@ from experiments.bench.common import (
     table,
     write_page,
 )
+from experiments.bench.prompts import tool_calls
 from experiments.bench.stopwatch import STAGES, Move, clocks, recorded_moves
-from experiments.tasks import build_task
 from smc import HFModel, Regex, SMCResult, SMCSampler
 from smc.constraints.base import Constraint
 
@@ -53,9 +54,9 @@ class Task:
     max_tokens: int
 
 
-def tasks(model: HFModel) -> list[Task]:
-    """The first tool call, and a free string after the same prompt."""
-    instance = build_task("bfcl").instances(1)[0]
+def tasks(model: HFModel, examples: bool = True) -> list[Task]:
+    """The first tool call (with worked examples in its prompt, or bare), and a free string after the same prompt."""
+    (instance,) = tool_calls(1, examples)
     prompt = model.encode(instance.prompt)
     return [
         Task("tool call", prompt, instance.constraint, MAX_TOKENS),
@@ -163,23 +164,29 @@ def page(cells: dict[tuple[str, str, int], dict[str, Any]]) -> list[str]:
     ]
 
 
+QUICK = dict(particles=[1, 4], repeats=1)
+"""The settings of --quick."""
+
+
 def main() -> None:
     """Measure, print and store."""
     made = parser(__doc__)
     made.add_argument("--particles", type=int, nargs="+", default=[1, 4, 16, 64])
     made.add_argument("--repeats", type=int, default=3, help="rounds of which medians are taken (default 3)")
-    options = made.parse_args()
+    options = parsed(made, QUICK)
     cells = Cells(options.out / "step.json", {**settings(), "repeats": options.repeats}, options.fresh)
     model = HFModel.load("smollm2-135m")
     found = {}
-    for task in tasks(model):
+    for task in tasks(model, examples=not options.quick):
         for branching in ("enumerate", "sample"):
             for n in options.particles:
                 found[task.name, branching, n] = cells.get(
                     f"{task.name} | {branching} | {n}",
                     lambda t=task, b=branching, k=n: measure(model, t, b, k, options.repeats),  # type: ignore[misc]
                 )
-    write_page(options.out / "step.md", "Parts of a run", "python -m experiments.bench.step", page(found))
+    write_page(
+        options.out / "step.md", "Parts of a run", "python -m experiments.bench.step", page(found), quick=options.quick
+    )
 
 
 if __name__ == "__main__":

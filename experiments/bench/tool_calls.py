@@ -10,15 +10,13 @@ kept), and what local masking does. Writes results/bench/tool_calls.json and too
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 from scipy import stats
-from tqdm import tqdm
 
+from experiments.bench.common import command, parsed, parser, store_page, timed
 from experiments.tasks import Instance
 from experiments.tasks.bfcl_data import Entry
 from experiments.tasks.tools import entries, prompt, to_instance
@@ -26,12 +24,24 @@ from smc import Everything, HFModel, SMCResult, SMCSampler, ToolCalls, baselines
 from smc.constraints.xgrammar_engine import XGrammarConstraint
 from smc.resampling import log_sum_exp
 
-PARTICLES, RUNS = 32, 3
-"""Particles of one SMC run, and independent runs of them."""
-SAMPLES, BATCH = 128, 64
-"""Unconstrained samples, and how many are drawn at a time."""
-LOCAL = 32
-"""Samples of local masking."""
+RUNS = 3
+"""Independent runs of SMC."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything: particles of one SMC run; unconstrained samples, and how many are drawn at a time; samples of
+    local masking."""
+
+    particles: int = 32
+    samples: int = 128
+    batch: int = 64
+    local: int = 32
+
+
+QUICK = dict(prompts=1, max_tokens=16)
+"""The settings of --quick, and its sizes."""
+QUICK_SIZES = Sizes(particles=4, samples=8, batch=8, local=4)
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,7 @@ def probability_of_calling(results: list[SMCResult], constraint: ToolCalls) -> t
     return float(total[0] / total[1]), float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum()))
 
 
-def measure(model: HFModel, instance: Instance, max_tokens: int) -> Row:
+def measure(model: HFModel, instance: Instance, max_tokens: int, sizes: Sizes) -> Row:
     """Run one prompt by SMC, unconstrained and by local masking."""
     constraint: ToolCalls = instance.constraint
     language = constraint.compile(model.vocabulary)
@@ -102,7 +112,7 @@ def measure(model: HFModel, instance: Instance, max_tokens: int) -> Row:
         sampler = SMCSampler(
             model,
             constraint,
-            n_particles=PARTICLES,
+            n_particles=sizes.particles,
             branching="sample",
             max_tokens=max_tokens,
             seed=seed,
@@ -112,16 +122,18 @@ def measure(model: HFModel, instance: Instance, max_tokens: int) -> Row:
 
     def free(seed: int) -> SMCResult:
         return baselines.local_masking(
-            model, Everything(), instance.prompt, n_particles=BATCH, max_tokens=max_tokens, seed=1000 + seed
+            model, Everything(), instance.prompt, n_particles=sizes.batch, max_tokens=max_tokens, seed=1000 + seed
         )
 
-    runs = [smc(seed) for seed in range(RUNS)]
+    with timed("  SMC"):
+        runs = [smc(seed) for seed in range(RUNS)]
     posterior, error = probability_of_calling(runs, constraint)
-    drawn = [s for seed in range(SAMPLES // BATCH) for s in free(seed).sequences]
+    with timed("  unconstrained"):
+        drawn = [s for seed in range(sizes.samples // sizes.batch) for s in free(seed).sequences]
     # in the language as the mask has it (compact, no control tokens) and valid: what SMC conditions on
     kept = [s for s in drawn if not control & {*s.tokens} and language.generates(s.data) and language.accepts(s.data)]
     local = baselines.local_masking(
-        model, constraint, instance.prompt, n_particles=LOCAL, max_tokens=max_tokens, seed=2000
+        model, constraint, instance.prompt, n_particles=sizes.local, max_tokens=max_tokens, seed=2000
     )
     mass = np.array([[log_sum_exp(np.array([s.log_mass for s in r.sequences])), r.log_censored_mass] for r in runs])
     finished, censored = np.exp(mass).sum(axis=0)
@@ -146,7 +158,7 @@ def chosen(model: HFModel, count: int) -> list[Instance]:
     return [to_instance(entry) for entry in sorted(first.values(), key=lambda entry: length[entry.id])[:count]]
 
 
-def page(rows: list[Row], max_tokens: int) -> str:
+def page(rows: list[Row], max_tokens: int, sizes: Sizes) -> str:
     """The measurements as Markdown."""
     lines = [
         "| prompt | posterior P(call), SMC | unconstrained: calls / valid | share | difference, standard errors "
@@ -169,28 +181,29 @@ def page(rows: list[Row], max_tokens: int) -> str:
     return (
         "# The probability of calling a tool\n\n"
         f"SmolLM2-135M-Instruct in float32, task `tools` (several tools, or prose), at most {max_tokens} tokens; conditional on "
-        f"ending within them. SMC: `sample`, {RUNS} runs of {PARTICLES} particles, jackknife error over runs. Unconstrained: "
-        f"{SAMPLES} samples, those in the language kept, binomial error. Local masking: {LOCAL} samples.\n\n"
+        f"ending within them. SMC: `sample`, {RUNS} runs of {sizes.particles} particles, jackknife error over runs. Unconstrained: "
+        f"{sizes.samples} samples, those in the language kept, binomial error. Local masking: {sizes.local} samples.\n\n"
         f"Made by `python -m experiments.bench.tool_calls`.\n\n" + "\n".join(lines) + f"\n\n{verdict}\n"
     )
 
 
 def main() -> None:
     """Measure, print and store after every prompt."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--prompts", type=int, default=10, help="how many prompts (default 10)")
-    parser.add_argument("--max-tokens", type=int, default=48, help="tokens before the stop (default 48)")
-    parser.add_argument("--out", type=Path, default=Path("results/bench"), help="folder for the files")
-    options = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--prompts", type=int, default=10, help="how many prompts (default 10)")
+    made.add_argument("--max-tokens", type=int, default=48, help="tokens before the stop (default 48)")
+    options = parsed(made, QUICK)
+    sizes = QUICK_SIZES if options.quick else Sizes()
     model = HFModel.load("smollm2-135m")
     options.out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
-    for instance in tqdm(chosen(model, options.prompts), unit="prompt"):
-        rows.append(measure(model, instance, options.max_tokens))
+    for instance in chosen(model, options.prompts):
+        with timed(instance.id):
+            rows.append(measure(model, instance, options.max_tokens, sizes))
         (options.out / "tool_calls.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-        (options.out / "tool_calls.md").write_text(page(rows, options.max_tokens))
-    print(page(rows, options.max_tokens))
+        text = store_page(options.out / "tool_calls.md", page(rows, options.max_tokens, sizes), options.quick)
+    print(text)
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

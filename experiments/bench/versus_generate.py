@@ -27,11 +27,12 @@ from experiments.bench.common import (
     Cells,
     command,
     milliseconds,
+    parsed,
     parser,
-    progress,
     seconds,
     settings,
     table,
+    timed,
     write_page,
 )
 from experiments.bench.prompts import tool_calls
@@ -154,6 +155,10 @@ def cell(instance: str, method: str, seed: int) -> str:
     return f"{instance} | {method} | seed {seed}"
 
 
+QUICK = dict(prompts=1, seeds=1, sequences=2)
+"""The settings of --quick."""
+
+
 def main() -> None:
     """Measure, print and store."""
     made = parser(__doc__)
@@ -161,7 +166,7 @@ def main() -> None:
     made.add_argument("--examples", action="store_true", help="with the worked examples of the task bfcl in the prompt")
     made.add_argument("--seeds", type=int, default=5, help="runs of each method (default 5)")
     made.add_argument("--sequences", type=int, default=16, help="sequences of a run (default 16)")
-    options = made.parse_args()
+    options = parsed(made, QUICK)
     instances = tool_calls(options.prompts, options.examples)
     stem = "generate-examples" if options.examples else "generate"
     cells = Cells(options.out / f"{stem}.json", {**settings(), "sequences": options.sequences}, options.fresh)
@@ -188,9 +193,10 @@ def main() -> None:
                 if name in cells:
                     continue
                 if not warm:  # the first pass of a process pays for what later ones find ready
-                    warm = bool([other(0) for other in methods.values()])
-                cells.put(name, run(seed))
-                progress(f"{name}: {cells[name]['seconds']:.2f}")
+                    with timed("a round that counts for nothing"):
+                        warm = bool([other(0) for other in methods.values()])
+                with timed(name):
+                    cells.put(name, run(seed))
     write_page(
         options.out / f"{stem}.md",
         "Against transformers.generate",
@@ -200,6 +206,7 @@ def main() -> None:
             f"tokens, plain sampling; medians over {options.seeds} seeds, the prompt's passes included (`generate` feeds it once for each sequence).",
             part(cells, [instance.id for instance in instances], options.seeds),
         ],
+        quick=options.quick,
     )
 
 

@@ -32,7 +32,18 @@ import numpy as np
 import torch
 import xgrammar as xgr
 
-from experiments.bench.common import MAX_TOKENS, Cells, command, parser, progress, seconds, settings, table, write_page
+from experiments.bench.common import (
+    MAX_TOKENS,
+    Cells,
+    command,
+    parsed,
+    parser,
+    progress,
+    seconds,
+    settings,
+    table,
+    write_page,
+)
 from experiments.bench.genlm_client import Worker
 from experiments.bench.prompts import tool_calls
 from experiments.bench.reference import Reference, certify
@@ -339,6 +350,10 @@ def measure(cells: Cells, instances: list[Instance], seeds: Callable[[Method], i
                     progress(f"{name}: {answer['error'] if 'error' in answer else format(answer['seconds'], '.2f')}")
 
 
+QUICK = dict(prompts=1, seeds=1, json_seeds=1, reference_rows=50, reference_particles=8, limit=60.0)
+"""The settings of --quick."""
+
+
 def main() -> None:
     """Measure, print and store."""
     options = arguments()
@@ -379,6 +394,7 @@ def main() -> None:
             error_part(cells, ids, seeds),
             reference_part(cells, ids),
         ],
+        quick=options.quick,
     )
 
 
@@ -393,7 +409,7 @@ def arguments() -> argparse.Namespace:
     made.add_argument("--reference-rows", type=int, default=4000, help="prefixes of branch and bound (default 4000)")
     made.add_argument("--reference-particles", type=int, default=512, help="rows of the estimates (default 512)")
     made.add_argument("--limit", type=float, default=1800, help="seconds after which a genlm run is given up")
-    return made.parse_args()
+    return parsed(made, QUICK)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,10 @@ and whitespace.md.
 
 from __future__ import annotations
 
-import argparse
 import json
-from pathlib import Path
 from typing import get_args
 
-from tqdm import tqdm
-
+from experiments.bench.common import command, parsed, parser, store_page, timed
 from experiments.bench.evidence import evidence
 from experiments.tasks import build_task
 from smc import HFModel, JSONSchema, SMCSampler
@@ -23,7 +20,8 @@ from smc.constraints.json_schema import Whitespace
 
 LAYOUTS: tuple[Whitespace, ...] = get_args(Whitespace)
 FREE = "Answer with the arguments of the function only, as a JSON object with one key a line."
-MAX_TOKENS = 128
+QUICK = dict(prompts=1, particles=2, max_tokens=48)
+"""The settings of --quick."""
 
 
 def prompts(limit: int) -> list[tuple[str, list[dict[str, str]], JSONSchema]]:
@@ -37,22 +35,23 @@ def prompts(limit: int) -> list[tuple[str, list[dict[str, str]], JSONSchema]]:
     return found
 
 
-def measure(model: HFModel, n_particles: int, limit: int) -> list[dict[str, object]]:
+def measure(model: HFModel, n_particles: int, limit: int, max_tokens: int) -> list[dict[str, object]]:
     """log Z of every prompt under every layout, `enumerate`."""
     rows = []
-    for name, messages, constraint in tqdm(prompts(limit), unit="prompt"):
+    for name, messages, constraint in prompts(limit):
         row: dict[str, object] = {"prompt": name}
         for layout in LAYOUTS:
             schema = JSONSchema(constraint.text, whitespace=layout)
-            sampler = SMCSampler(model, schema, n_particles=n_particles, max_tokens=MAX_TOKENS)
-            result = sampler.run(messages, key=name)
+            sampler = SMCSampler(model, schema, n_particles=n_particles, max_tokens=max_tokens)
+            with timed(f"{name}, {layout}"):
+                result = sampler.run(messages, key=name)
             best = result.best()
             row[layout] = {"log_evidence": evidence(result), "best": None if best is None else best.text}
         rows.append(row)
     return rows
 
 
-def page(rows: list[dict[str, object]], n_particles: int) -> str:
+def page(rows: list[dict[str, object]], n_particles: int, max_tokens: int) -> str:
     """The measurements as Markdown."""
     lines = ["| prompt | " + " | ".join(f"log Z, `{layout}`" for layout in LAYOUTS) + " |", "|---" * 4 + "|"]
     for row in rows:
@@ -60,24 +59,23 @@ def page(rows: list[dict[str, object]], n_particles: int) -> str:
         lines.append(f"| {row['prompt']} | " + " | ".join(f"{value:.2f}" for value in values) + " |")
     return (
         "# Whitespace and the evidence\n\n"
-        f"SmolLM2-135M-Instruct in float32, `enumerate` with {n_particles} rows, at most {MAX_TOKENS} tokens. Nats.\n\n"
+        f"SmolLM2-135M-Instruct in float32, `enumerate` with {n_particles} rows, at most {max_tokens} tokens. Nats.\n\n"
         "Made by `python -m experiments.bench.whitespace`.\n\n" + "\n".join(lines) + "\n"
     )
 
 
 def main() -> None:
     """Measure, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--prompts", type=int, default=2, help="how many requests, from the first (default 2)")
-    parser.add_argument("--particles", type=int, default=8, help="rows (default 8)")
-    parser.add_argument("--out", type=Path, default=Path("results/bench"), help="folder for the files")
-    options = parser.parse_args()
-    rows = measure(HFModel.load("smollm2-135m"), options.particles, options.prompts)
+    made = parser(__doc__)
+    made.add_argument("--prompts", type=int, default=2, help="how many requests, from the first (default 2)")
+    made.add_argument("--particles", type=int, default=8, help="rows (default 8)")
+    made.add_argument("--max-tokens", type=int, default=128, help="tokens before the stop (default 128)")
+    options = parsed(made, QUICK)
+    rows = measure(HFModel.load("smollm2-135m"), options.particles, options.prompts, options.max_tokens)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "whitespace.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
-    (options.out / "whitespace.md").write_text(page(rows, options.particles))
-    print(page(rows, options.particles))
+    print(store_page(options.out / "whitespace.md", page(rows, options.particles, options.max_tokens), options.quick))
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -17,9 +17,11 @@ from smc.frontier import Frontier
 from smc.inputs import checked_potentials, compiled, prompt_ids
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
+from smc.recall import RecallingModel
 from smc.resampling import log_sum_exp
 from smc.result import Cost, SMCResult, Status, combine, ess_of, merge_sequences
 from smc.trie import CENSORED, DEAD, NOWHERE, OPEN, REJECTED, Trie, TrieStore
+from smc.watching import report
 
 _ROUNDING = 1e-9
 """A potential may exceed the bound that it promises by so much."""
@@ -94,6 +96,8 @@ def accept_reject(
     ids = prompt_ids(model, prompt, at_least("max_tokens", max_tokens, 1))
     at_least("replicates", replicates, 1)
 
+    recalling = RecallingModel(model)  # draws come through the same prefixes again and again
+
     def explorer(replicate: int) -> Explorer:
         """Walkers with tries of their own, unless the caller keeps them."""
         tries = {
@@ -102,7 +106,7 @@ def accept_reject(
             else store.trie(kind, model, ids, constraint, potentials, target_power, max_tokens)
             for kind in ("cones", "hits")
         }
-        root = Frontier.start(model, language, potentials, ids)
+        root = Frontier.start(recalling, language, potentials, ids)
         source = draws if draws is not None else RandomDraws(generator(seed, key, replicate))
         hits = tries["hits"] if guidance.futures == "hits" else None
         return Explorer(guidance, root, language, target_power, max_tokens, source, tries["cones"], hits)
@@ -132,6 +136,7 @@ def _once(explorer: Explorer, budget: Budget, log_bound: float, prompt_tokens: i
             accepted = ending.fate == OPEN and _accept(ending, log_bound, target_power, explorer.draws)
             n_accepted += accepted
             trials.append(Trial(ending, accepted, log_h, log_known))
+        report(guidance.name, len(trials), "draws", max_draws, f"{n_accepted} of {n_particles} accepted")
 
     acceptance = n_accepted / len(trials) if trials else None
     trials = _until(trials, n_particles)

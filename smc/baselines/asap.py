@@ -18,8 +18,10 @@ from smc.frontier import Frontier
 from smc.inputs import checked_potentials, compiled, prompt_ids
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
+from smc.recall import RecallingModel
 from smc.result import Cost, SMCResult, Status, ess_of, merge_sequences
 from smc.trie import CENSORED, DEAD, OPEN, REJECTED, TrieStore
+from smc.watching import report
 
 
 def asap(
@@ -69,7 +71,7 @@ def asap(
     ids = prompt_ids(model, prompt, at_least("max_tokens", max_tokens, 1))
     store = store if store is not None else TrieStore()
     trie = store.trie("cones", model, ids, constraint, potentials, target_power, max_tokens)
-    root = Frontier.start(model, language, potentials, ids)
+    root = Frontier.start(RecallingModel(model), language, potentials, ids)
     draws = draws if draws is not None else RandomDraws(generator(seed, key))
     guidance = Guidance("asap", mask="always", futures="cones")
     explorer = Explorer(guidance, root, language, target_power, max_tokens, draws, trie, hits=None)
@@ -79,6 +81,7 @@ def asap(
     while len(endings) < n_particles and trie.log_open > -np.inf:
         more, spent = explorer.round(min(batch_size, n_particles - len(endings)))
         endings, cost = endings + more, cost + spent
+        report("asap", len(endings), "draws", n_particles)
 
     fates = [ending.fate for ending in endings]
     with np.errstate(divide="ignore"):

@@ -20,6 +20,7 @@ from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
 from smc.resampling import log_sum_exp
 from smc.result import Cost, FinishedSequence, SMCResult, Status, ess_of
+from smc.watching import report
 
 
 def beam(
@@ -71,6 +72,7 @@ def beam(
     refused = bool(score[0] == -np.inf)
     live = not refused
     while live:
+        report("beam", frontier.length, "steps", max_tokens, f"{len(frontier)} live rows, {len(finished)} finished")
         # 1. everything that may stop competes by its exact target
         cost += frontier.expansion_cost
         endings = Endings.of(frontier, language, target_power)

@@ -12,6 +12,7 @@ import torch
 from smc.constraints.base import CompiledConstraint
 from smc.draws import Draws
 from smc.frontier import Frontier, Walk
+from smc.interrupts import whole
 from smc.result import Cost, FinishedSequence
 from smc.trie import CENSORED, NOWHERE, OPEN, REJECTED, Events, Node, Trie, fate
 
@@ -124,6 +125,9 @@ class Explorer:
         That costs nothing to keep: walkers on one prefix stand there at the same time, so what they learn there, and
         below, cannot reach another walker before the masses are settled at the end.
         """
+        for trie in (self.cones, self.hits):
+            if trie is not None:
+                trie.settle()  # what a round recorded that was interrupted
         walk, who = Walk.start(self.root.fork(np.zeros(1, dtype=np.int64)), n_walkers), np.arange(n_walkers)
         cones, hits = _Trail(self.cones), _Trail(self.hits) if self.hits is not None else None
         endings: dict[int, Ending] = {}
@@ -131,6 +135,8 @@ class Explorer:
         while len(walk):
             # 1. draw an event for each walker that has any
             cone, free = self._events(walk.frontier, cones.nodes)
+            if walk.frontier.length:
+                cost += walk.frontier.expansion_cost
             closed = cone.closed
             column = np.full(len(walk), NO_EVENT)
             able = closed[walk.row] == OPEN
@@ -149,10 +155,9 @@ class Explorer:
             for trail, events in ((cones, cone), (hits, free)):
                 if trail is not None:
                     noted = {i: e for i, e in ends.items() if column[i] != NO_EVENT and (trail is hits or e.sequence)}
-                    trail.step(events, walk, column, noted, one_walker)
+                    with whole():
+                        trail.step(events, walk, column, noted, one_walker)
             walk, who = moved, who[going]
-            if len(walk):
-                cost += walk.frontier.expansion_cost
 
         for trail in (cones, hits):
             if trail is not None:

@@ -21,8 +21,10 @@ from smc.frontier import Frontier, Walk
 from smc.inputs import checked_potentials, compiled, prompt_ids
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
+from smc.recall import RecallingModel
 from smc.resampling import log_sum_exp
 from smc.result import Cost, FinishedSequence, SMCResult, Status, ess_of, mask_cost, merge_sequences
+from smc.watching import report
 
 Loss = Literal["dead", "censored", "rejected"]
 PROPOSALS = ("restart", "uniform", "priority")
@@ -127,9 +129,9 @@ class MaskedDrawer:
                     break
                 walk, draw_of = walk.keep(np.flatnonzero(~refused)), draw_of[~refused]
             frontier, row = walk.frontier, walk.row
+            children = frontier.children
             # the root has met the model before
             cost += frontier.expansion_cost if frontier.length else mask_cost(frontier.constraint_rows)
-            children = frontier.children
             stop = children.log_token.shape[1]
 
             # the next event of each draw: kept from the prefix, or drawn
@@ -254,6 +256,7 @@ def run_chains(
     while None in states and tries < max_tries and rows_left():
         started = start(drawer, states, draws)
         states, cost, tries = started.states, cost + started.cost, tries + 1
+        report("mcmc", tries, "attempts to start", max_tries, f"{n_chains - states.count(None)} of {n_chains} chains")
         outcomes += started.outcomes
     out_of_rows = None in states and tries < max_tries
 
@@ -264,6 +267,7 @@ def run_chains(
         path.append(tuple(state for state in moved.states if state is not None))
         outcomes += moved.outcomes
         proposals, accepted, cost = proposals + len(path[0]), accepted + moved.accepted, cost + moved.cost
+        report("mcmc", len(path) - 1, "steps", n_steps, f"{accepted} of {proposals} proposals accepted")
     out_of_rows = out_of_rows or (bool(path[0]) and len(path) <= n_steps)
     return Chains(tuple(path), tuple(outcomes), proposals, accepted, out_of_rows, cost)
 
@@ -302,7 +306,8 @@ def mcmc(
     States weigh the same. Their total, and the masses of what died, was censored or rejected, are the shares of all
     draws (starts and proposals) that ended so. `acceptance` is the share of proposals that were accepted.
 
-    All chains advance in one batch, which replays the kept prefixes; chains on one prefix share its row.
+    All chains advance in one batch, which replays the kept prefixes; chains on one prefix share its row, and a prefix that was
+    met before takes no forward row again (:mod:`smc.recall`).
 
     Args:
         model, constraint, prompt, potentials, max_tokens, target_power, seed, key: as for :class:`smc.SMCSampler`.
@@ -336,7 +341,7 @@ def mcmc(
     draws = draws if draws is not None else RandomDraws(generator(at_least("seed", seed, 0), key))
     language = compiled(constraint, model)
     ids = prompt_ids(model, prompt, at_least("max_tokens", max_tokens, 1))
-    root = Frontier.start(model, language, checked_potentials(potentials), ids)
+    root = Frontier.start(RecallingModel(model), language, checked_potentials(potentials), ids)
     drawer = MaskedDrawer(root, language, max_tokens, target_power)
 
     chains = run_chains(drawer, n_particles, n_steps, proposal, max_tries, limit, draws)

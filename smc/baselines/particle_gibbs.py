@@ -13,11 +13,14 @@ from smc.conditional import conditional_smc, retaining
 from smc.constraints.base import Constraint
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError, at_least, within
+from smc.inputs import prompt_ids
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
+from smc.recall import held
 from smc.result import Cost, SMCResult, combine, ess_of, log_total
 from smc.sampler import SMCSampler
 from smc.twists import Twist
+from smc.watching import report
 
 
 def particle_gibbs(
@@ -101,26 +104,28 @@ def particle_gibbs(
     retaining(sampler.branching, ())  # a scheme without a conditional form is refused before any work starts
     source = source if source is not None else RandomDraws(generator(seed, key))
 
-    cost = Cost()
-    for _ in range(max_tries):
-        system = sampler.run(prompt, key, source)
-        cost += system.cost
-        if system.sequences:
-            break
-    else:
-        return replace(system, method="particle_gibbs", log_evidence=None, cost=cost)
-
-    chain: list[SMCResult] = []
-    tried = accepted = 0
-    for _ in range(n_iterations):
-        if refresh > 0 and source.bernoulli(refresh):
-            new = sampler.run(prompt, key, source)
-            system = accepted_or_kept(system, new, source)
-            tried, accepted = tried + 1, accepted + (system is new)
+    with held(model, prompt_ids(model, prompt, max_tokens)):
+        cost = Cost()
+        for _ in range(max_tries):
+            system = sampler.run(prompt, key, source)
+            cost += system.cost
+            if system.sequences:
+                break
         else:
-            new = system = gibbs_step(sampler, prompt, key, system, source)
-        cost += new.cost
-        chain.append(system)
+            return replace(system, method="particle_gibbs", log_evidence=None, cost=cost)
+
+        chain: list[SMCResult] = []
+        tried = accepted = 0
+        for _ in range(n_iterations):
+            if refresh > 0 and source.bernoulli(refresh):
+                new = sampler.run(prompt, key, source)
+                system = accepted_or_kept(system, new, source)
+                tried, accepted = tried + 1, accepted + (system is new)
+            else:
+                new = system = gibbs_step(sampler, prompt, key, system, source)
+            cost += new.cost
+            chain.append(system)
+            report("particle_gibbs", len(chain), "iterations", n_iterations)
 
     chain = chain[burn_in:]
     sequences = average(chain)

@@ -10,12 +10,15 @@ import numpy as np
 from smc.constraints.base import Constraint
 from smc.draws import Draws, RandomDraws, generator
 from smc.errors import OptionError, at_least
+from smc.inputs import prompt_ids
 from smc.learned_twist import LearnedTwist
 from smc.models.base import LanguageModel, Prompt
 from smc.potentials import Potential
+from smc.recall import held
 from smc.result import FinishedSequence, SMCResult, combine, ess_of, log_total
 from smc.sampler import SMCSampler
 from smc.twists import Twist
+from smc.watching import report
 
 
 def pimh(
@@ -88,16 +91,18 @@ def pimh(
     chain: list[SMCResult] = []
     system: SMCResult | None = None
     tried = accepted = 0
-    for iteration in range(n_iterations):
-        proposal = sampler.run(prompt, key, source)
-        proposals.append(proposal)
-        if system is None:
-            system = proposal if proposal.sequences else None
-        else:
-            after = accepted_or_kept(system, proposal, source)
-            tried, accepted, system = tried + 1, accepted + (after is proposal), after
-        if system is not None and iteration >= burn_in:
-            chain.append(system)
+    with held(model, prompt_ids(model, prompt, max_tokens)):
+        for iteration in range(n_iterations):
+            proposal = sampler.run(prompt, key, source)
+            proposals.append(proposal)
+            report("pimh", len(proposals), "iterations", n_iterations)
+            if system is None:
+                system = proposal if proposal.sequences else None
+            else:
+                after = accepted_or_kept(system, proposal, source)
+                tried, accepted, system = tried + 1, accepted + (after is proposal), after
+            if system is not None and iteration >= burn_in:
+                chain.append(system)
 
     result = combine(proposals)
     log_evidence = log_total(result.sequences)

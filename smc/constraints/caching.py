@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from smc.constraints.base import CompiledConstraint
 from smc.errors import ConstraintError, EmptyLanguageError
 from smc.errors import shortened as shortened
+from smc.portable import Portable
 from smc.vocabulary import Vocabulary
 
 MAX_COMPILED = 512
@@ -24,14 +25,34 @@ T = TypeVar("T")
 
 def per_vocabulary(vocabulary: Vocabulary, name: str, make: Callable[[Vocabulary], T]) -> T:
     """The value of ``make(vocabulary)``, made once for each vocabulary and kept as long as the vocabulary lives."""
-    store: dict[str, Any] = vars(vocabulary).setdefault("_made", {})
-    if name not in store:
-        store[name] = make(vocabulary)
-    made: T = store[name]
+    if name not in vocabulary.made:
+        vocabulary.made[name] = make(vocabulary)
+    made: T = vocabulary.made[name]
     return made
 
 
-class CompileOnce(ABC):
+class CompiledOnce:
+    """A compiled constraint, which travels as its recipe: it is compiled again, once, where it arrives.
+
+    What an engine has made lies outside of Python, and is bound to one vocabulary object.
+    """
+
+    _recipe: tuple[CompileOnce, Vocabulary] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._recipe is None:
+            raise TypeError(
+                f"This {type(self).__name__} is part of a compiled constraint and cannot be sent or copied by itself: send the "
+                "constraint, and compile that where it arrives."
+            )
+        return _compiled_again, self._recipe
+
+
+def _compiled_again(constraint: CompileOnce, vocabulary: Vocabulary) -> CompiledConstraint:
+    return constraint.compile(vocabulary)
+
+
+class CompileOnce(Portable, ABC):
     """A constraint (a hashable value) whose `compile` is cached for each (constraint, vocabulary)."""
 
     @property
@@ -59,7 +80,10 @@ class CompileOnce(ABC):
             vocabulary, "compiled", lambda _: OrderedDict()
         )
         if self not in cache:
-            cache[self] = self._compile(vocabulary)
+            compiled = self._compile(vocabulary)
+            if isinstance(compiled, CompiledOnce):
+                object.__setattr__(compiled, "_recipe", (self, vocabulary))  # some are frozen
+            cache[self] = compiled
             if len(cache) > MAX_COMPILED:
                 cache.popitem(last=False)
         cache.move_to_end(self)

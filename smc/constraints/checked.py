@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from smc.constraints.base import pack
-from smc.constraints.caching import CompileOnce
+from smc.constraints.caching import CompiledOnce, CompileOnce
 from smc.errors import ConstraintError, EmptyLanguageError
 from smc.potentials.failures import Failure, excerpt
 from smc.vocabulary import Vocabulary, to_text
@@ -70,7 +70,7 @@ def asked(language: Checked, question: Literal["prefix", "complete"], text: str)
         ) from error
 
 
-class CompiledChecked:
+class CompiledChecked(CompiledOnce):
     """The predicates for one vocabulary."""
 
     def __init__(self, language: Checked, vocabulary: Vocabulary) -> None:

@@ -18,7 +18,7 @@ from smc.constraints.base import (
     ForetellingRows,
     checker,
 )
-from smc.constraints.caching import CompileOnce
+from smc.constraints.caching import CompiledOnce, CompileOnce
 from smc.constraints.foretelling import agreed
 from smc.constraints.notes import LanguageNote, compiled_notes, language_of, located
 from smc.constraints.refusals import refused, refuses
@@ -80,7 +80,7 @@ class Intersection(CompileOnce):
 
 
 @dataclass(frozen=True)
-class CompiledIntersection:
+class CompiledIntersection(CompiledOnce):
     """Compiled parts, side by side."""
 
     parts: tuple[CompiledConstraint, ...]

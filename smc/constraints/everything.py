@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from smc.constraints.base import CompiledConstraint, Constraint, pack
-from smc.constraints.caching import CompileOnce
+from smc.constraints.caching import CompiledOnce, CompileOnce
 from smc.errors import ConstraintError, quoted
 from smc.vocabulary import Vocabulary
 
@@ -39,7 +39,7 @@ class Everything(CompileOnce):
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledEverything:
+class CompiledEverything(CompiledOnce):
     """The full mask, [1, ceil(V / 32)] int32, and a validator."""
 
     mask: torch.Tensor

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from smc.constraints.base import mask_words, pack
-from smc.constraints.caching import CompileOnce, per_vocabulary
+from smc.constraints.caching import CompiledOnce, CompileOnce, per_vocabulary
 from smc.constraints.foretelling import AHEAD_BYTES, beginning
 from smc.errors import ConstraintError, EmptyLanguageError, quoted
 from smc.vocabulary import Vocabulary, to_bytes
@@ -48,7 +48,7 @@ class FiniteLanguage(CompileOnce):
         return CompiledFiniteLanguage(self, vocabulary)
 
 
-class CompiledFiniteLanguage:
+class CompiledFiniteLanguage(CompiledOnce):
     """A graph over the byte trie of the members: node to node by token, dead ends pruned."""
 
     def __init__(self, language: FiniteLanguage, vocabulary: Vocabulary) -> None:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import xgrammar as xgr
@@ -25,6 +24,7 @@ from smc.constraints.llguidance_engine import compile_llguidance
 from smc.constraints.nesting import too_deep
 from smc.constraints.notes import LanguageNote
 from smc.constraints.scannerless import to_lark
+from smc.constraints.sources import no_such_file, text_or_file
 from smc.constraints.xgrammar_engine import ENGINE, check_readable, compile_grammar, read_rules
 from smc.errors import ConstraintError, one_of, true_or_false
 from smc.vocabulary import Vocabulary
@@ -37,14 +37,14 @@ class EBNF(CompileOnce):
     ``\\x`` takes all hex digits that follow (prefer ``\\u0041``). The validator is the engine's own acceptance.
 
     Attributes:
-        text: the grammar.
+        text: the grammar; given as the path of a file, what that holds.
         engine: "xgrammar" or "llguidance" (an optional package). The language is the same; to llguidance each character is
             a terminal, so that a mask takes it milliseconds where many tokens are allowed.
         check: on `compile`, every rule that can be reached must be productive, and the vocabulary must be able to spell it.
             False leaves the checks out: ``root ::= "a" root`` then runs, and its mass ends censored.
 
     Raises:
-        ConstraintError: text that no engine can read; on `compile`, a grammar that cannot be read, or a rule that can never
+        ConstraintError: text that no engine can read, or a file that cannot be read; on `compile`, a grammar that cannot be read, or a rule that can never
             be completed (the message names it).
         EmptyLanguageError: on `compile`, no text at all.
     """
@@ -54,7 +54,8 @@ class EBNF(CompileOnce):
     check: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
-        text_of("An EBNF grammar", self.text)
+        found = text_or_file("An EBNF grammar", self.text, isinstance(self.text, str) and "::=" in self.text)
+        object.__setattr__(self, "text", text_of("An EBNF grammar", found))
         one_of("engine", self.engine, (ENGINE, LLGUIDANCE))
         true_or_false("check", self.check)
 
@@ -74,7 +75,7 @@ class GBNF(CompileOnce):
     came from. The validator is the engine's own acceptance. `engine` and `check` are those of :class:`EBNF`.
 
     Raises:
-        ConstraintError: a file that does not exist or is not UTF-8; a character that GBNF does not know; a reference to a
+        ConstraintError: a file that does not exist, is empty, a folder or not UTF-8; a character that GBNF does not know; a reference to a
             token (``<think>``); on `compile`, what :class:`EBNF` raises.
     """
 
@@ -108,7 +109,7 @@ class Lark(CompileOnce):
     Special tokens named in a grammar (``<|im_end|>``) are never allowed by the mask.
 
     Attributes:
-        text: the grammar.
+        text: the grammar; given as the path of a file, what that holds.
         engine: "xgrammar" or "llguidance" (an optional package).
         check: that of :class:`EBNF`; with llguidance, as far as xgrammar can read the grammar too.
 
@@ -121,7 +122,8 @@ class Lark(CompileOnce):
     check: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
-        text_of("A Lark grammar", self.text)
+        found = text_or_file("A Lark grammar", self.text, isinstance(self.text, str) and ":" in self.text)
+        object.__setattr__(self, "text", text_of("A Lark grammar", found))
         one_of("engine", self.engine, (ENGINE, LLGUIDANCE))
         true_or_false("check", self.check)
 
@@ -199,20 +201,12 @@ class StructuralTag(CompileOnce):
 
 
 def _read(source: object) -> str:
-    if isinstance(source, str) and "::=" in source:
-        return source
-    if not isinstance(source, str | PathLike):
-        raise ConstraintError(f"A GBNF grammar is its text or the path of a file, not {type(source).__name__}.")
-    try:
-        return Path(source).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ConstraintError(f"The grammar file {str(source)!r} is not UTF-8 text: save it as UTF-8.") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConstraintError(
-            f"The GBNF grammar {shortened(str(source))!r} is neither text (no rule `name ::= ...` in it) nor a file that "
-            f"can be read ({reason}): check the path, or give the grammar itself."
-        ) from None
+    found = text_or_file("A GBNF grammar", source, isinstance(source, str) and "::=" in source)
+    if not isinstance(found, str):
+        raise ConstraintError(f"A GBNF grammar is its text or the path of a file, not {type(found).__name__}.")
+    if found is source and "::=" not in found:
+        raise no_such_file("A GBNF grammar", found, "no rule `name ::= ...` in it")
+    return found
 
 
 def _tag_text(tag: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 import xgrammar as xgr
@@ -16,13 +17,14 @@ from smc.constraints.json_prefix import PrefixChecker, prefix_checker
 from smc.constraints.json_validator import read_json, schema_validator
 from smc.constraints.nesting import readable, too_deep
 from smc.constraints.notes import LanguageNote
-from smc.constraints.schema_audit import AuditEntry, audited, notes
+from smc.constraints.schema_audit import Audit, audited, notes
 from smc.constraints.schema_closed import closed
 from smc.constraints.schema_grammar import written
 from smc.constraints.schema_graph import Finding, Graph
 from smc.constraints.schema_normal import normalised
 from smc.constraints.schema_places import Document
 from smc.constraints.schema_rewrite import SchemaWriter
+from smc.constraints.sources import text_or_file
 from smc.constraints.validated import validated
 from smc.constraints.xgrammar_engine import ENGINE, compile_grammar
 from smc.errors import ConstraintError, EmptyLanguageError, one_of, true_or_false
@@ -39,7 +41,7 @@ _WHITESPACE = ("compact", "bounded", "free")
 
 @dataclass(frozen=True, init=False)
 class JSONSchema(CompileOnce):
-    """JSON that follows a schema: a dict, JSON text, or a Pydantic model class. Drafts 4 to 2020-12.
+    """JSON that follows a schema: a dict, JSON text, the path of a file, or a Pydantic model class. Drafts 4 to 2020-12.
 
     Two constraints are equal if their schemas are, as JSON text (the order of keys matters: properties are written in the
     order in which the schema declares them), and so are the options.
@@ -52,7 +54,7 @@ class JSONSchema(CompileOnce):
     closes that breaks the schema. Whitespace is a matter of the mask alone: the validator accepts any.
 
     Args:
-        schema: the schema.
+        schema: the schema. A string that is the path of an existing file means what the file holds.
         whitespace: between elements: ``"compact"`` for none; ``"bounded"`` for at most two characters on each side of an
             element (a model cannot run away into blanks); ``"free"`` for any amount. Each language holds the one before
             it, so log Z grows: from -2.6 (compact) to -2.1 and -2.1 on a prompt with compact examples, from -15.7 to -14.2
@@ -65,7 +67,7 @@ class JSONSchema(CompileOnce):
             as by ``unevaluatedProperties: false``. Conditions (``not``, ``if``, ``contains``) are read as written.
 
     Raises:
-        ConstraintError: text that is not JSON, or a schema that is not valid (the message names the place) or is nested
+        ConstraintError: text that is not JSON, a file that cannot be read, or a schema that is not valid (the message names the place) or is nested
             too deeply.
         OptionError: an unknown `whitespace` or `engine`, a `closed` that is not True or False.
     """
@@ -77,7 +79,7 @@ class JSONSchema(CompileOnce):
 
     def __init__(
         self,
-        schema: dict[str, Any] | bool | str | type[BaseModel],
+        schema: dict[str, Any] | bool | str | PathLike[str] | type[BaseModel],
         *,
         whitespace: Whitespace = "bounded",
         engine: Literal["xgrammar", "llguidance"] = "xgrammar",
@@ -107,8 +109,8 @@ class JSONSchema(CompileOnce):
         with readable(self._named):
             return SchemaWriter(self._graph).schema()
 
-    def audit(self) -> tuple[AuditEntry, ...]:
-        """Each keyword of the schema where it stands: exact, wider or narrower with this engine."""
+    def audit(self) -> Audit:
+        """Each keyword of the schema where it stands: exact, wider or narrower with this engine. Prints as a table."""
         findings = (*self._graph.findings, *self._enforced[1])
         with readable(self._named):
             return audited(self.schema, self.engine, findings, self._document.keywords)
@@ -211,21 +213,26 @@ class JSONSchema(CompileOnce):
 
 def _canonical(schema: object) -> str:
     """The schema as JSON text without whitespace, keys in the order given."""
+    place = ""
     if isinstance(schema, type) and hasattr(schema, "model_json_schema"):
         schema = schema.model_json_schema()
-    elif isinstance(schema, str):
+    elif isinstance(schema, str | PathLike):
+        source = schema
+        text = text_or_file("A JSON Schema", source, isinstance(source, str) and source.lstrip()[:1] in ("{", "["))
+        place = "" if text is source else f" in the file {shortened(str(source))!r}"
         try:
-            schema = json.loads(schema)
+            schema = json.loads(str(text))
         except RecursionError:
             raise too_deep("The JSON Schema") from None
         except ValueError as error:
             raise ConstraintError(
-                f"The JSON Schema is not JSON: {error}. Give a dict, a Pydantic model class or the text of a schema "
-                "(for a file, read it first)."
+                f"The JSON Schema{place} is not JSON: {error}. Give a dict, a Pydantic model class, the text of a schema, or the "
+                "path of a file that exists and holds one."
             ) from None
     if not isinstance(schema, dict | bool):
         raise ConstraintError(
-            f"A JSON Schema is an object (or true or false), not {type(schema).__name__}: give a dict, JSON text or a Pydantic model class."
+            f"A JSON Schema is an object (or true or false), not {type(schema).__name__}{place}: give a dict, JSON text, a file "
+            "that holds it or a Pydantic model class."
         )
     try:
         text = json.dumps(schema, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

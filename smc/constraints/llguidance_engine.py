@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from smc.constraints.caching import per_vocabulary
+from smc.constraints.caching import CompiledOnce, per_vocabulary
 from smc.constraints.matcher_rows import MatcherRows
 from smc.constraints.notes import LanguageNote
 from smc.constraints.time_limit import finish_within
@@ -61,7 +61,7 @@ class LLGuidanceRows(MatcherRows):
         return b"" if matcher.is_stopped() else bytes(matcher.deep_copy().compute_ff_bytes())
 
 
-class LLGuidanceConstraint:
+class LLGuidanceConstraint(CompiledOnce):
     """A grammar compiled for one vocabulary.
 
     Args:

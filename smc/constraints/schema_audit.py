@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
+from itertools import zip_longest
+from textwrap import wrap
 from typing import Any, Literal
 
 from smc.constraints.notes import LanguageNote, Scope
@@ -29,8 +33,58 @@ class AuditEntry:
     what: str = ""
     scope: Scope = "values"
 
+    @property
+    def verdict(self) -> str:
+        """The effect, with what is lost where that is not values."""
+        return self.effect if self.scope == "values" else f"{self.effect} ({self.scope})"
 
-def audited(schema: Any, engine: str, findings: Iterable[Finding], keywords: Iterable[str]) -> tuple[AuditEntry, ...]:
+
+class Audit(tuple[AuditEntry, ...]):
+    """The entries of a schema, in order. Printed, a table of at most 100 columns; in a notebook, an HTML one."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<Audit: {self._counts}>"
+
+    def __str__(self) -> str:
+        return "\n".join([*_table(self._cells), "", f"{self._counts}."])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in _HEADS)
+        rows = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in cells) + "</tr>" for cells in self._cells)
+        return f"<table><tr>{head}</tr>{rows}</table><p>{self._counts}</p>"
+
+    @property
+    def _cells(self) -> list[tuple[str, str, str, str]]:
+        return [(entry.at or "(root)", entry.keyword, entry.verdict, entry.what) for entry in self]
+
+    @property
+    def _counts(self) -> str:
+        of = Counter(entry.effect for entry in self)
+        return f"{len(self)} entries, {of['exact']} exact, {of['wider']} wider, {of['narrower']} narrower"
+
+
+_HEADS = ("where", "keyword", "mask", "difference")
+_WIDTH = 100
+_MOST = (34, 24, 22)  # of the first columns; what is longer goes on in the next line
+
+
+def _table(cells: Sequence[tuple[str, ...]]) -> list[str]:
+    """Aligned lines; long cells are wrapped."""
+    rows = [_HEADS, *cells]
+    widths = [min(most, max(len(line[i]) for line in rows)) for i, most in enumerate(_MOST)]
+    widths.append(_WIDTH - sum(widths) - 2 * len(widths))
+    lines = []
+    for line in rows:
+        wrapped = [wrap(cell, width) or [""] for cell, width in zip(line, widths, strict=True)]
+        for pieces in zip_longest(*wrapped, fillvalue=""):
+            lines.append("  ".join(p.ljust(width) for p, width in zip(pieces, widths, strict=True)).rstrip())
+    lines.insert(1, "  ".join("-" * max(width, 1) for width in widths))
+    return lines
+
+
+def audited(schema: Any, engine: str, findings: Iterable[Finding], keywords: Iterable[str]) -> Audit:
     """One entry for each of `keywords` at each place of a schema; several for one that differs in several ways.
 
     Entries come in the order of the document. Keywords that only the engine's reading brings in stand at the end.
@@ -48,7 +102,7 @@ def audited(schema: Any, engine: str, findings: Iterable[Finding], keywords: Ite
         for keyword in part:
             if keyword in known:
                 result += by_place.pop((at, keyword), [AuditEntry(at, keyword, "exact")])
-    return (*result, *(entry for entries in by_place.values() for entry in entries))
+    return Audit((*result, *(entry for entries in by_place.values() for entry in entries)))
 
 
 def notes(entries: Iterable[AuditEntry]) -> tuple[LanguageNote, ...]:

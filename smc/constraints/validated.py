@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from smc.constraints.base import CompiledConstraint, ConstraintRows, ForetellingRows
+from smc.constraints.caching import CompiledOnce
 from smc.constraints.notes import LanguageNote, compiled_notes
 from smc.vocabulary import Vocabulary
 
@@ -37,7 +38,7 @@ def validated(compiled: CompiledConstraint, vocabulary: Vocabulary, check: Prefi
 
 
 @dataclass(frozen=True, eq=False)
-class Validated(Generic[S]):
+class Validated(CompiledOnce, Generic[S]):
     """A constraint that gives up a prefix as soon as a checker refuses it.
 
     The mask up to then, and so Z_t, is that of `compiled`: the posterior and the evidence are the same as if the terminal

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import xgrammar as xgr
 
-from smc.constraints.caching import per_vocabulary
+from smc.constraints.caching import CompiledOnce, per_vocabulary
 from smc.constraints.grammar_check import NO_NAMES, check_grammar
 from smc.constraints.matcher_rows import MatcherRows
 from smc.constraints.nesting import too_deep
@@ -48,7 +48,7 @@ class XGrammarRows(MatcherRows):
         return to_bytes(matcher.find_jump_forward_string())
 
 
-class XGrammarConstraint:
+class XGrammarConstraint(CompiledOnce):
     """A grammar compiled for one vocabulary.
 
     Attributes:

@@ -23,13 +23,14 @@ from smc.models.replay import Replays
 from smc.models.shared_rows import SharedRows
 from smc.models.token_bytes import token_bytes
 from smc.models.twin import twin
+from smc.portable import Portable
 from smc.prompts import is_chat, plain_prompt
 from smc.vocabulary import Vocabulary
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
 
-class HFModel:
+class HFModel(Portable):
     """A Hugging Face model and its tokenizer.
 
     The model stays its owner's: passes run on a twin that shares its weights (:mod:`smc.models.twin`), in evaluation mode, so
@@ -71,7 +72,6 @@ class HFModel:
         text_config = model.config.get_text_config(decoder=True)
         self.context_length: int | None = getattr(text_config, "max_position_embeddings", None)
         self.vocabulary = _vocabulary(tokenizer, text_config.vocab_size, _stop_ids(model, tokenizer))
-        self._plain = PlainEngine(twin(model))
         self.memory_limit: float | None = None
         self.cuda_graphs = true_or_false("cuda_graphs", cuda_graphs)
         if cuda_graphs and not (placed_whole(model) and model.device.type == "cuda"):
@@ -211,6 +211,10 @@ class HFModel:
     def tokenize(self, text: str) -> tuple[int, ...]:
         """The tokens of a piece of text, without special tokens."""
         return tuple(self._tokenize(text, add_special_tokens=False))
+
+    @cached_property
+    def _plain(self) -> PlainEngine:
+        return PlainEngine(twin(self.model))
 
     @cached_property
     def shared(self) -> SharedEngine | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
 
 from smc.models.base import LanguageModel, ModelRows, Prompt, evaluate
+from smc.portable import Portable
 from smc.vocabulary import Vocabulary
 
 
-class MemoModel:
+class MemoModel(Portable):
     """Remembers the log probabilities after every prefix, for studies that meet the same prefixes again and again.
 
     Costs that a method reports (forward rows, passes, tokens) stay what they would be without a memory and without tokens
@@ -23,9 +25,13 @@ class MemoModel:
 
     def __init__(self, model: LanguageModel):
         self._model = model
-        self._memory: dict[tuple[int, ...], torch.Tensor] = {}
         self.vocabulary: Vocabulary = model.vocabulary
         self.context_length: int | None = model.context_length
+
+    @cached_property
+    def _memory(self) -> dict[tuple[int, ...], torch.Tensor]:
+        """What is remembered. It stays behind where the model is sent."""
+        return {}
 
     def __len__(self) -> int:
         """Prefixes remembered."""

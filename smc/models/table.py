@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
 
 from smc.errors import ModelError, PromptError, quoted
 from smc.models.base import Prompt
+from smc.portable import Portable
 from smc.prompts import plain_prompt
 from smc.vocabulary import Vocabulary
 
 NextProbs = Callable[[tuple[str, ...]], Mapping[str, float]]
 
 
-class TableModel:
+class TableModel(Portable):
     """A language model whose next-token probabilities come from a function of the prefix.
 
     Args:
@@ -46,11 +48,15 @@ class TableModel:
         self._tokens = tuple(vocab)
         self._ids = {token: i for i, token in enumerate(vocab)}
         self._next_probs = next_probs
-        self._memo: dict[tuple[int, ...], np.ndarray] = {}
         self.context_length = context_length
         self.vocabulary = Vocabulary(
             tokens=tuple(token.encode() for token in vocab), stop_ids=tuple(self._ids[stop] for stop in stops)
         )
+
+    @cached_property
+    def _memo(self) -> dict[tuple[int, ...], np.ndarray]:
+        """The rows of probabilities that were asked for."""
+        return {}
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """Ids as they are; a string is split into the longest vocabulary tokens from the left."""

@@ -11,6 +11,7 @@ import torch
 
 from smc.errors import OptionError, PromptError, quoted, true_or_false, within
 from smc.models.base import LanguageModel, ModelRows, Prompt
+from smc.portable import Portable
 from smc.potentials.base import PotentialRows
 from smc.potentials.failures import Answer, PotentialError
 from smc.potentials.text import Question, TextBased
@@ -18,7 +19,7 @@ from smc.vocabulary import Vocabulary, to_bytes
 
 
 @dataclass(frozen=True)
-class ModelCritic:
+class ModelCritic(Portable):
     """phi(y) = p_critic(y | prompt)^power, so that the target is a product of experts, p(y) p_critic(y)^power.
 
     Where the critic has the same tokens as the model, it scores the sequence of tokens. It reads them as they are

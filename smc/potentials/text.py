@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from smc.errors import SMCError, at_least, function_of, quoted
+from smc.portable import Portable
 from smc.potentials.base import PotentialRows, checked_log_bound
 from smc.potentials.failures import Answer, OnFailure, Tally, attempted, refuse, settled
 from smc.potentials.memo import Memo
@@ -25,7 +26,7 @@ def no_opinion(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class TextBased(ABC):
+class TextBased(Portable, ABC):
     """A potential whose value depends on the text alone, not on how tokens spell it.
 
     Subclasses say what a finished text is worth (:meth:`judge`) and perhaps what they think of a prefix
@@ -98,10 +99,6 @@ class TextBased(ABC):
     @cached_property
     def _memory(self) -> Memo[tuple[Question, str], Answer]:
         return Memo(self.memo)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process: the fields, without anything remembered."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
 class TextCondition(TextBased):

@@ -45,7 +45,7 @@ UNREADABLE: list[tuple[Callable[[], Constraint], str]] = [
     (lambda: GBNF('root ::= "a'), "line 1: unexpected"),
     (lambda: GBNF('root ::= "a"\nb ::= c'), '"c" is not defined'),
     (lambda: GBNF('root ::= "a"\n  <think>'), "token <think> at line 2"),
-    (lambda: GBNF("missing.gbnf"), "nor a file that can be read.*check the path"),
+    (lambda: GBNF("missing.gbnf"), "nor a file that exists.*check the path"),
     (lambda: GBNF(Path("no/such/file.gbnf")), "No such file"),
     (lambda: Lark("start: foo"), "unknown name 'foo'"),
     (lambda: StructuralTag("{"), "not JSON"),

@@ -1,19 +1,24 @@
 """The side-by-side benches: cells that outlive a killed run, the worker's protocol, references, clocks, tables. No real model."""
 
 import argparse
+import importlib
 import inspect
 import io
 import json
+import pkgutil
+import re
 import sys
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
 import xgrammar as xgr
 
-from experiments.bench import genlm_worker, growth, memory, packing, step, versus_generate, versus_genlm
-from experiments.bench.common import Cells, interleaved, table
+from experiments import bench
+from experiments.bench import genlm_worker, growth, linear, memory, packing, step, versus_generate, versus_genlm
+from experiments.bench.common import Cells, interleaved, parsed, parser, table
 from experiments.bench.genlm_client import Worker
 from experiments.bench.reference import Reference, certify
 from experiments.bench.stopwatch import Stopwatch, clocks, recorded_moves
@@ -430,13 +435,12 @@ def test_whole_runs_of_growth_end_where_the_page_says(tiny, monkeypatch):
             ends.append((options["branching"], options["stop_fraction"]))
             super().__init__(*args, **options)
 
-    class Task:
-        def instances(self, n):
-            return [Instance(f"i{i}", "ab", Choice(["qz", "zq"]), "", "") for i in range(n)]
+    def tool_calls(n, examples):
+        return [Instance(f"i{i}", "ab", Choice(["qz", "zq"]), "", "") for i in range(n)]
 
     monkeypatch.setattr(growth, "SMCSampler", Watched)
-    monkeypatch.setattr(growth, "build_task", lambda name: Task())
-    options = argparse.Namespace(prompts=2, sample=[1, 2], enumerate=[2], repeats=1)
+    monkeypatch.setattr(growth, "tool_calls", tool_calls)
+    options = argparse.Namespace(prompts=2, sample=[1, 2], enumerate=[2], repeats=1, quick=False)
     cell = growth.by_particles(tiny, options)
     assert list(cell) == [
         "sample | i0 | 1",
@@ -534,3 +538,53 @@ def test_generate_with_examples_has_files_of_its_own(tiny, tmp_path, monkeypatch
     assert {path.name for path in tmp_path.iterdir()} == {f"{stem}.json", f"{stem}.md"}
     command = " ".join(["python -m experiments.bench.versus_generate", *flags])
     assert f"Made by `{command}`" in (tmp_path / f"{stem}.md").read_text()
+
+
+BENCHES = [
+    name
+    for found in pkgutil.iter_modules(bench.__path__)
+    if "def main(" in (Path(bench.__path__[0]) / f"{(name := found.name)}.py").read_text()
+]
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_every_bench_has_a_quick_version_that_leaves_committed_pages_alone(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = importlib.import_module(f"experiments.bench.{name}")
+    committed = "results/reference" if name == "methods" else "results/bench"
+    monkeypatch.setattr("sys.argv", [name, "--quick", "--out", committed])
+    with pytest.raises(SystemExit) as refused:
+        module.main()
+    assert refused.value.code == 2
+    assert "--quick never writes over the pages in" in capsys.readouterr().err
+
+
+def test_a_quick_bench_runs_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["linear", "--quick", "--out", str(tmp_path), "--rows", "1"])
+    linear.main()
+    assert (tmp_path / "linear.md").read_text().startswith("**A quick run, to see that the bench runs.")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "block, 1 rows ..."
+    assert re.fullmatch(r"block, 1 rows: \d+\.\d s", next(line for line in lines if line.startswith("block, 1 rows:")))
+
+
+def test_quick_settings_yield_to_what_is_given() -> None:
+    made = parser("A bench.")
+    made.add_argument("--rows", type=int, nargs="+", default=[64, 128])
+    assert parsed(made, dict(rows=[1]), []).rows == [64, 128]
+    made = parser("A bench.")
+    made.add_argument("--rows", type=int, nargs="+", default=[64, 128])
+    options = parsed(made, dict(rows=[1]), ["--quick"])
+    assert (options.rows, options.out, options.fresh) == ([1], Path("results/quick"), True)
+    made = parser("A bench.")
+    made.add_argument("--rows", type=int, nargs="+", default=[64, 128])
+    assert parsed(made, dict(rows=[1]), ["--quick", "--rows", "2", "--out", "elsewhere"]).rows == [2]
+
+
+def test_rounds_say_where_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    interleaved({"a": lambda: 1.0, "b": lambda: 2.0}, repeats=1, discard=1)
+    said = [line.strip().split(":")[0] for line in capsys.readouterr().err.splitlines() if ":" in line]
+    assert said == ["round 1 of 2, a", "round 1 of 2, b", "round 2 of 2, a", "round 2 of 2, b"]

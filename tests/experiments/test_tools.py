@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from experiments.bench.tool_calls import Row, page, probability_of_calling
+from experiments.bench.tool_calls import Row, Sizes, page, probability_of_calling
 from experiments.errors import ExperimentError
 from experiments.tasks import build_task
 from experiments.tasks.bfcl_data import json_schema
@@ -140,6 +140,6 @@ def test_the_page_weighs_differences_by_both_errors() -> None:
     row = Row("i", -1.0, 0.5, 0.03, 100, 60, 0.9, 0.1)
     assert row.share_error == pytest.approx(0.05)
     assert row.z == pytest.approx(-0.1 / (0.03**2 + 0.05**2) ** 0.5)
-    text = page([row, row], 64)
+    text = page([row, row], 64, Sizes())
     assert "60 / 100" in text
     assert "p = " in text
