@@ -67,7 +67,7 @@ class LLGuidanceConstraint:
     Args:
         vocabulary: the model's tokens.
         grammar: text that the engine has read before without an error.
-        accepts: the terminal validator; by default the engine's own acceptance.
+        accepts: the terminal validator, None where it cannot tell; by default the engine's own acceptance.
         notes: what of the language this vocabulary cannot spell.
     """
 
@@ -76,7 +76,7 @@ class LLGuidanceConstraint:
         vocabulary: Vocabulary,
         grammar: str,
         matcher: Any,
-        accepts: Callable[[bytes], bool] | None = None,
+        accepts: Callable[[bytes], bool | None] | None = None,
         notes: tuple[LanguageNote, ...] = (),
     ) -> None:
         self.notes = notes
@@ -99,7 +99,8 @@ class LLGuidanceConstraint:
 
     def accepts(self, data: bytes) -> bool:
         """Whether a finished string passes the validator of the constraint that the user wrote."""
-        return self._accepts(data)
+        said = self._accepts(data)
+        return self.generates(data) if said is None else said
 
     def generates(self, data: bytes) -> bool:
         """Whether the engine's own language holds `data`, however a tokenizer would cut it."""
@@ -137,7 +138,7 @@ def compile_llguidance(
     vocabulary: Vocabulary,
     what: str,
     grammar: Callable[[], str],
-    accepts: Callable[[bytes], bool] | None = None,
+    accepts: Callable[[bytes], bool | None] | None = None,
     *,
     located: bool = False,
     notes: tuple[LanguageNote, ...] = (),
@@ -148,7 +149,7 @@ def compile_llguidance(
         vocabulary: the model's tokens.
         what: names the constraint in errors, as in "The regex '[a-z'".
         grammar: makes the grammar: Lark text, or what one of ``LLMatcher.grammar_from_*`` returns.
-        accepts: the terminal validator; by default the engine's own acceptance.
+        accepts: the terminal validator, None where it cannot tell; by default the engine's own acceptance.
         located: whether lines and columns in the engine's messages are those of the user's text.
         notes: what of the language is known to be left out for this vocabulary.
 

@@ -60,7 +60,7 @@ class XGrammarConstraint:
         self,
         vocabulary: Vocabulary,
         grammar: xgr.CompiledGrammar,
-        accepts: Callable[[bytes], bool] | None = None,
+        accepts: Callable[[bytes], bool | None] | None = None,
         notes: tuple[LanguageNote, ...] = (),
         ends: bool = False,
     ) -> None:
@@ -82,7 +82,8 @@ class XGrammarConstraint:
 
     def accepts(self, data: bytes) -> bool:
         """Whether a finished string passes the validator of the constraint that the user wrote."""
-        return self._accepts(data)
+        said = self._accepts(data)
+        return self.generates(data) if said is None else said
 
     def generates(self, data: bytes) -> bool:
         """Whether the engine's own language holds `data`, asked of a fresh matcher, byte by byte."""
@@ -114,7 +115,7 @@ def compile_grammar(
     vocabulary: Vocabulary,
     what: str,
     parse: Callable[[xgr.TokenizerInfo], xgr.Grammar],
-    accepts: Callable[[bytes], bool] | None = None,
+    accepts: Callable[[bytes], bool | None] | None = None,
     *,
     located: bool = True,
     written: Mapping[str, str] = NO_NAMES,
@@ -126,7 +127,7 @@ def compile_grammar(
         vocabulary: the model's tokens.
         what: names the constraint in errors, as in "The regex '[a-z'".
         parse: makes the grammar; it may use the tokenizer's special tokens.
-        accepts: the terminal validator; by default the engine's own acceptance.
+        accepts: the terminal validator, None where it cannot tell; by default the engine's own acceptance.
         located: whether lines and columns in the engine's messages are those of the user's text.
         written: the user's name of each rule of the user's text, by the engine's name for it. Each must be productive; if
             there are none, only the language as a whole must not be empty.
