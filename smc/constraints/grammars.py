@@ -58,8 +58,13 @@ class RuleGrammar(CompileOnce):
         Raises:
             ConstraintError: a grammar that cannot be used.
         """
-        dropped = () if self.check or not undefined(self._ebnf) else self._settled[1]
+        dropped = () if self.check or not self.undefined else self._settled[1]
         return (*dropped, *mistaken_classes(self._ebnf, self._written))
+
+    @property
+    def undefined(self) -> tuple[str, ...]:
+        """The names that are used and that no rule has."""
+        return tuple(self._written[name] for name in undefined(self._ebnf))
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
         """The language as xgrammar reads it."""

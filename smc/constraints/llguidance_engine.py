@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from smc.constraints.caching import per_vocabulary
+from smc.constraints.first_word import first_word_note
 from smc.constraints.matcher_rows import MatcherRows
 from smc.constraints.notes import LanguageNote
 from smc.constraints.time_limit import finish_within
@@ -79,13 +80,13 @@ class LLGuidanceConstraint:
         accepts: Callable[[bytes], bool | None] | None = None,
         notes: tuple[LanguageNote, ...] = (),
     ) -> None:
-        self.notes = notes
         self._grammar = grammar
         self._matcher = matcher
         self._accepts = accepts or self.generates
         self._vocabulary = vocabulary
         self._sets = TokenSets.of(vocabulary)
         self._first = self.fill([matcher.deep_copy()])
+        self.notes = (*notes, *first_word_note(vocabulary, self._first.numpy()[0]))
         self._bytes: Any = None
 
     @property

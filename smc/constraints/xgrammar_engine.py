@@ -12,6 +12,7 @@ import torch
 import xgrammar as xgr
 
 from smc.constraints.caching import per_vocabulary
+from smc.constraints.first_word import first_word_note
 from smc.constraints.grammar_check import NO_NAMES, check_grammar
 from smc.constraints.matcher_rows import MatcherRows
 from smc.constraints.nesting import too_deep
@@ -64,12 +65,13 @@ class XGrammarConstraint:
         notes: tuple[LanguageNote, ...] = (),
         ends: bool = False,
     ) -> None:
-        self.notes, self.ends = notes, ends
+        self.ends = ends
         self._grammar = grammar
         self._accepts = accepts or self.generates
         self._vocabulary = vocabulary
         self._sets = TokenSets.of(vocabulary)
         self._first = self.fill([self._matcher()])
+        self.notes = (*notes, *first_word_note(vocabulary, self._first.numpy()[0]))
 
     @property
     def is_dead(self) -> bool:
