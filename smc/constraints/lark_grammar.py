@@ -47,7 +47,7 @@ def respell(grammar: LarkGrammar, lexer: str) -> Respelled:
     terminals = {terminal.name: _Terminal.of(terminal.pattern.to_regexp()) for terminal in parser.terminals}
     rules: dict[str, list[list[lark.grammar.Symbol]]] = defaultdict(list)
     for rule in parser.rules:
-        rules[str(rule.origin.name)].append(rule.expansion)
+        rules[str(rule.origin.name)].append(list(rule.expansion))
     spelled = {name: f"{re.sub('[^A-Za-z0-9]', '_', name)}_{at}" for at, name in enumerate([*rules, *terminals])}
     ignored = list(dict.fromkeys(parser.ignore_tokens))
 
@@ -101,7 +101,9 @@ class _Terminal:
     def lines(self, name: str) -> list[str]:
         if self.automaton is None or not self.written:
             return [f"{name}_s0 ::= {written(self.tree)}"]
-        return [f"{name}_s{state} ::= {_state(self.automaton, state, name)}" for state in range(len(self.automaton.moves))]
+        return [
+            f"{name}_s{state} ::= {_state(self.automaton, state, name)}" for state in range(len(self.automaton.moves))
+        ]
 
 
 def _looks_back(tree: Match) -> bool:
@@ -162,7 +164,9 @@ def _notes(
 ) -> tuple[LanguageNote, ...]:
     shown = {t.name: f"/{t.pattern.value}/" if t.name.startswith("__") else t.name for t in parser.terminals}
     notes = [
-        LanguageNote("wider", f"terminal {shown[name]}", part, f"{part} is left to Lark's parser: the mask takes it to hold")
+        LanguageNote(
+            "wider", f"terminal {shown[name]}", part, f"{part} is left to Lark's parser: the mask takes it to hold"
+        )
         for name, terminal in terminals.items()
         for part in terminal.dropped
     ]
@@ -229,4 +233,3 @@ def _following(rules: Mapping[str, list[list[lark.grammar.Symbol]]], ignored: It
     for name in ignored:
         follow[name] |= terminals | ignored
     return follow
-

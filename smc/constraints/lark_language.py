@@ -106,13 +106,9 @@ class Lark(CompileOnce):
             return self._as_it_is(vocabulary)
         named, written, holds = self._named, respelled.names, read(self.text, self.lexer).holds
         if self.engine == LLGUIDANCE:
-            rules, notes = read_rules(
-                vocabulary, named, self.grammar, located=False, written=written, check=self.check
-            )
+            rules, notes = read_rules(vocabulary, named, self.grammar, located=False, written=written, check=self.check)
             return compile_llguidance(vocabulary, named, lambda: to_lark(rules, named), holds, notes=notes)
-        return compile_grammar(
-            vocabulary, named, self.grammar, holds, located=False, written=written, check=self.check
-        )
+        return compile_grammar(vocabulary, named, self.grammar, holds, located=False, written=written, check=self.check)
 
     def _as_it_is(self, vocabulary: Vocabulary) -> CompiledConstraint:
         """The grammar as the engine reads it."""

@@ -139,7 +139,9 @@ def _explained(text: str, error: Exception) -> ConstraintError:
     """What `lark` says, in one sentence, with what to do."""
     named, said = _named(text), str(error)
     reason = " ".join(said.split("\n")[0].split()).rstrip(" .:")
-    if isinstance(error, lark.exceptions.GrammarError) and isinstance(error.__context__, lark.exceptions.UnexpectedInput):
+    if isinstance(error, lark.exceptions.GrammarError) and isinstance(
+        error.__context__, lark.exceptions.UnexpectedInput
+    ):
         place = re.sub(r" in <string>$", "", reason)
         return LarkSyntaxError(f"{named} cannot be read: {place[:1].lower()}{place[1:]}{_hint(text)}.")
     if isinstance(error, OSError):

@@ -246,5 +246,3 @@ def _trimmed(accepting: list[bool], moves: list[dict[int, list[tuple[int, int]]]
         ),
         looks_before,
     )
-
-

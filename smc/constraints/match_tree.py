@@ -114,7 +114,7 @@ class _Reader:
             return Chars(complement(() if flags & re.DOTALL else ((10, 10),)))
         if op is sre.IN:
             negated = argument[0][0] is sre.NEGATE
-            members = [member for part in argument[negated:] for member in _members(*part, flags)]
+            members = [member for what, of in argument[negated:] for member in _members(what, of, flags)]
             return _class(merged(members), negated, flags)
         if op is sre.BRANCH:
             return Alt(tuple(self.sequence(option, flags) for option in argument[1]))
@@ -137,7 +137,8 @@ class _Reader:
             self.dropped.append("(?>..)")
             return self.sequence(argument, flags)
         if op in (sre.ASSERT, sre.ASSERT_NOT):
-            return self._look(op is sre.ASSERT, *argument, flags)
+            direction, inner = argument
+            return self._look(op is sre.ASSERT, direction, inner, flags)
         if op is sre.GROUPREF:
             self.dropped.append("a back-reference")
             return self.groups[argument]

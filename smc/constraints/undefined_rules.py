@@ -138,7 +138,7 @@ def _without(grammar: xgr.Grammar, rules: Rules, lost: Collection[int]) -> xgr.G
             return expression
         parts = [kept(part) for part in operands]
         left = [part for part in parts if part is not None]
-        if not left and operands or (kind == SEQUENCE and len(left) < len(parts)):
+        if (not left and operands) or (kind == SEQUENCE and len(left) < len(parts)):
             return None
         return expression if left == list(operands) else add(kind, left)
 

@@ -13,7 +13,7 @@ import xgrammar as xgr
 
 from smc.constraints.caching import per_vocabulary
 from smc.constraints.first_word import first_word_note
-from smc.constraints.grammar_check import NO_NAMES, check_grammar
+from smc.constraints.grammar_check import NO_NAMES, check_grammar, refuse_circular
 from smc.constraints.matcher_rows import MatcherRows
 from smc.constraints.nesting import too_deep
 from smc.constraints.notes import LanguageNote
@@ -144,6 +144,7 @@ def compile_grammar(
     def work() -> tuple[xgr.CompiledGrammar, tuple[LanguageNote, ...], bool]:
         grammar = parse(tokens)
         rules = Rules.read(grammar)
+        refuse_circular(rules, what, written)
         notes = check_grammar(rules, what, vocabulary, written) if check else ()
         ends = owners(rules, NO_NAMES).keys() <= productive(rules)
         # A mask takes the end of the root rule for the end of the text, even where the root is used inside itself: after

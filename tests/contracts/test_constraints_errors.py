@@ -43,7 +43,7 @@ UNREADABLE: list[tuple[Callable[[], Constraint], str]] = [
     (lambda: EBNF("root ::= b"), "names rule 'b' in rule 'root', which nobody defines"),
     (lambda: EBNF('a ::= "b"'), 'root rule with name "root"'),
     (lambda: GBNF('root ::= "a'), "line 1: unexpected"),
-    (lambda: GBNF('root ::= b\nb ::= c'), "names rule 'c' in rule 'b', which nobody defines"),
+    (lambda: GBNF("root ::= b\nb ::= c"), "names rule 'c' in rule 'b', which nobody defines"),
     (lambda: GBNF('root ::= "a"\n  <think>'), "token <think> at line 2"),
     (lambda: GBNF("missing.gbnf"), "nor a file that can be read.*check the path"),
     (lambda: GBNF(Path("no/such/file.gbnf")), "No such file"),

@@ -134,6 +134,28 @@ def test_left_recursion_works(constraint: Constraint) -> None:
     assert [compiled.accepts(text) for text in (b"a", b"abbb", b"b", b"aa")] == [True, True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("grammar", "named"),
+    [
+        ("root ::= root{0,2}", "rule 'root'"),
+        ('root ::= "a"\nx ::= x{0,2}', "rule 'x'"),  # the engine reads rules that nothing uses, too
+        ('root ::= "a" | x\nx ::= "" y ""\ny ::= x{2,3}', "rules 'x', 'y'"),
+        ('root ::= "a" | x\nx ::= (x{0,2}){0,3}', "rules 'x'"),
+    ],
+)
+@pytest.mark.parametrize("check", [True, False])
+def test_a_rule_that_only_repeats_itself_is_refused(grammar: str, named: str, check: bool) -> None:
+    """It would end the process."""
+    for kind in (EBNF, GBNF):
+        with pytest.raises(ConstraintError, match=f"nothing but a repetition of itself \\({named}"):
+            kind(grammar, check=check).compile(BYTES)
+
+
+def test_rules_that_repeat_themselves_among_other_things_are_fine() -> None:
+    assert takes(EBNF('root ::= x{0,2} | "b"\nx ::= x{0,2} | "a"'), "aaa")
+    assert takes(EBNF('root ::= x\nx ::= "c" x{0,2}'), "ccc")
+
+
 @pytest.mark.parametrize("engine", BOTH)
 @pytest.mark.parametrize(
     ("grammar", "good", "bad"),
@@ -150,6 +172,11 @@ def test_left_recursion_works(constraint: Constraint) -> None:
         ("root ::= [\u00e9-\u00eb]", ["\u00ea"], ["e", "\u00ec"]),
         (r"root ::= [^\x00-\x7F]", ["\u00e9", "\U0001f600"], ["a", "\x7f"]),
         (r"root ::= [\x61-\x63]{2}", ["ac"], ["ad"]),
+        (
+            "root ::= [\u00e9]{2} [\U0001f600]?",
+            ["\u00e9\u00e9", "\u00e9\u00e9\U0001f600"],
+            ["\u00e9", "ee"],
+        ),  # classes of one
         # escapes
         (r'root ::= "\n\t\\\"\x41\u00e9"', ['\n\t\\"A\u00e9'], ["nt"]),
         (r"root ::= [\]\\^-]+", ["]\\^-"], ["["]),

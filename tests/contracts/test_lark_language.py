@@ -168,9 +168,41 @@ def test_masks_of_multi_byte_tokens_follow_ignored_text() -> None:
 
 # ------------------------------------------------------------------ random inputs
 
-PIECES = ["/a+/", "/[ab]+/", "/a|ab/", "/a.*?b/", '"a"', '"ab"', '"b"i', '"x"', '" "', r"/\w/", r"/\w+/", r"/\d+/", "/[^a]/"]
-PIECES += ["/(?<!a)b/", "/a(?<!b)b?/", "/x(?=a)/", r"/\bab/", '"a".."b"', "/AB/i", "/a{1,2}b??/", "/./s", "/[ab]+?x/", r"/(a)\1/"]
-TEXTS = ["".join(t) for n in range(5) for t in itertools.product("ab x1", repeat=n)] + ["a\nb", "\n", "é", "aé", "AB", "a٣"]
+PIECES = [
+    "/a+/",
+    "/[ab]+/",
+    "/a|ab/",
+    "/a.*?b/",
+    '"a"',
+    '"ab"',
+    '"b"i',
+    '"x"',
+    '" "',
+    r"/\w/",
+    r"/\w+/",
+    r"/\d+/",
+    "/[^a]/",
+]
+PIECES += [
+    "/(?<!a)b/",
+    "/a(?<!b)b?/",
+    "/x(?=a)/",
+    r"/\bab/",
+    '"a".."b"',
+    "/AB/i",
+    "/a{1,2}b??/",
+    "/./s",
+    "/[ab]+?x/",
+    r"/(a)\1/",
+]
+TEXTS = ["".join(t) for n in range(5) for t in itertools.product("ab x1", repeat=n)] + [
+    "a\nb",
+    "\n",
+    "é",
+    "aé",
+    "AB",
+    "a٣",
+]
 
 
 def random_grammar(rng: random.Random) -> str:
@@ -187,7 +219,11 @@ def random_grammar(rng: random.Random) -> str:
 
     names = ["r", "s", "T", "U"]
     lines = [f"start: {expression(2, names)} | {expression(2, names)}", f"?r: {expression(1, names)}"]
-    lines += [f's: {expression(1, names)} | {rng.choice(["", "T"])}', f"T.2: {expression(2, [])}", f"U: {expression(1, [])}"]
+    lines += [
+        f"s: {expression(1, names)} | {rng.choice(['', 'T'])}",
+        f"T.2: {expression(2, [])}",
+        f"U: {expression(1, [])}",
+    ]
     ignored = rng.choice(["", "", '" "', "/ +/", "/[ x]/", "U", '" " "x"?', "/x[^1]*/"])
     return "\n".join([*lines, f"%ignore {ignored}" if ignored else ""])
 
@@ -213,7 +249,22 @@ def test_random_grammars(engine: str, lexer: str) -> None:
     assert exact >= 2
 
 
-PATTERNS = ["a", "b", ".", r"\w", "[ab]", "[^a]", "(?<!a)", "(?<=b)", "(?i:a)", "(?i:[^B])", "é", "(?i:k)", r"(?a:\w)", r"(?s:.)"]
+PATTERNS = [
+    "a",
+    "b",
+    ".",
+    r"\w",
+    "[ab]",
+    "[^a]",
+    "(?<!a)",
+    "(?<=b)",
+    "(?i:a)",
+    "(?i:[^B])",
+    "é",
+    "(?i:k)",
+    r"(?a:\w)",
+    r"(?s:.)",
+]
 
 
 def test_automata_take_what_a_match_takes() -> None:

@@ -68,11 +68,15 @@ def test_without_the_check_what_needs_it_is_left_out_and_said(kind: type, engine
         ('root ::= "a" | "b" never\nnever ::= nope never | "c" never', ["a"], []),  # endless by itself as well
     ],
 )
-def test_optional_and_repeated_parts_leave_the_empty_text(engine: str, text: str, good: list[str], bad: list[str]) -> None:
+def test_optional_and_repeated_parts_leave_the_empty_text(
+    engine: str, text: str, good: list[str], bad: list[str]
+) -> None:
     for constraint in (GBNF(text, engine=engine, check=False), EBNF(text, engine=engine, check=False)):
         compiled = constraint.compile(PLAIN)
-        assert [leads_through(compiled, word.encode()) for word in good + bad] == [True] * len(good) + [False] * len(bad)
-        with pytest.raises(ConstraintError, match="'nope'.*nobody defines"):
+        assert [leads_through(compiled, word.encode()) for word in good + bad] == [True] * len(good) + [False] * len(
+            bad
+        )
+        with pytest.raises(ConstraintError, match=r"'nope'.*nobody defines"):
             type(constraint)(text, engine=engine).compile(PLAIN)
 
 
@@ -115,7 +119,7 @@ def test_a_part_of_a_template_is_settled_too() -> None:
     compiled = template.compile(PLAIN)
     assert [leads_through(compiled, text) for text in (b"xa", b"xb")] == [True, False]
     assert allowed_ids(spell(compiled.start(), "x"), PLAIN) == {ord("a")}
-    with pytest.raises(ConstraintError, match="'nope'.*nobody defines"):
+    with pytest.raises(ConstraintError, match=r"'nope'.*nobody defines"):
         Template("x", GBNF('root ::= "a" | "b" nope')).compile(PLAIN)
 
 
