@@ -74,7 +74,9 @@ class Lark(CompileOnce):
         """
         respelled = self._respelled
         if respelled is None:
-            return (_LONGEST_MATCH,) if self.engine == LLGUIDANCE else ()
+            if self.engine == LLGUIDANCE:
+                return (_LONGEST_MATCH,)
+            return (_XGRAMMAR_ALONE,) if _READ_OTHERWISE.search(self.text) else ()
         return (*(self._settled(respelled)[1] if respelled.missing and not self.check else ()), *respelled.notes)
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
@@ -113,6 +115,8 @@ class Lark(CompileOnce):
     def _as_it_is(self, vocabulary: Vocabulary) -> CompiledConstraint:
         """The grammar as the engine reads it."""
         named, written = self._named, _rule_names(self.text)
+        if self.engine == ENGINE:
+            _refuse_unknown_patterns(self.text, named)
         try:
             if self.engine == LLGUIDANCE:
                 notes = check_readable(vocabulary, named, self.grammar, written) if self.check else ()
@@ -133,12 +137,33 @@ _QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|/(?!/)(?:[^/\\\n]|\\.)+/|//[^\n]*')
 _ADDITIONS = re.compile(r"%(?:json|lark|regex|llguidance)|<[^\s<>]+>|@\w|&|~(?!\s*\d)")
 """What the engines add to Lark's syntax."""
 
+_READ_OTHERWISE = re.compile(r"%ignore|\\[wd]", re.IGNORECASE)
+_XGRAMMAR_ALONE = LanguageNote(
+    "narrower",
+    "",
+    "terminals",
+    "only xgrammar can read this text: its \\w and \\d are ASCII, and it has ignored text only after a terminal",
+)
+
 _LONGEST_MATCH = LanguageNote(
     "narrower",
     "",
     "terminals",
     "each terminal takes the longest match, so that texts which need a shorter one are left out",
 )
+
+
+def _refuse_unknown_patterns(text: str, named: str) -> None:
+    """Refuse patterns that Python cannot read: xgrammar would take an escape that it does not know for the letter itself."""
+    for quoted in _QUOTED.finditer(text):
+        if quoted[0][0] == "/" and quoted[0][1] != "/":
+            try:
+                re.compile(quoted[0][1:-1].replace(r"\/", "/"))
+            except re.error as error:
+                raise ConstraintError(
+                    f"{named} has a pattern that is not understood, {shortened(quoted[0])!r}: {error}. Write it in the syntax of Python's "
+                    "`re`, or use engine='llguidance'."
+                ) from None
 
 
 def _rule_names(text: str) -> Mapping[str, str]:

@@ -144,6 +144,17 @@ def test_what_lark_refuses_is_refused_in_words(engine: str, grammar: str, messag
     assert len(str(caught.value)) < 500
 
 
+def test_what_only_xgrammar_can_read_is_noted_or_refused() -> None:
+    tool = ' | "x" %json {"type": "null"}'
+    assert Lark(f"start: /[a-z]+/{tool}").notes == ()
+    for grammar in (rf"start: /\w+/{tool}", f'start: "a" "b"{tool}\n%ignore " "'):
+        [note] = Lark(grammar).notes
+        assert (note.effect, note.keyword) == ("narrower", "terminals")
+        assert Lark(grammar).compile(PLAIN).accepts(b"xnull")
+    with pytest.raises(ConstraintError, match=r"pattern that is not understood, .*p\{L\}.*engine='llguidance'"):
+        Lark(rf"start: /[\p{{L}}]+/{tool}").compile(PLAIN)
+
+
 @pytest.mark.parametrize("engine", BOTH)
 def test_what_takes_too_long_to_parse_is_left_to_the_engine(
     engine: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
