@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -21,11 +21,13 @@ class Vocabulary(Portable):
         tokens: bytes of each id, length V (the width of the logits); ``b""`` for ids that spell nothing (padding).
         stop_ids: ids that end a sequence. Several stop tokens are one event: their probabilities add.
         special_ids: control tokens. Those that are not stop tokens are never allowed by a mask.
+        blank_first: whether the tokenizer writes the first word of a text with a blank, which it drops again in decoding.
     """
 
     tokens: tuple[bytes, ...]
     stop_ids: tuple[int, ...]
     special_ids: frozenset[int] = frozenset()
+    blank_first: bool = False
 
     def __post_init__(self) -> None:
         outside = [i for i in (*self.stop_ids, *self.special_ids) if not 0 <= i < len(self.tokens)]
@@ -68,7 +70,7 @@ class Vocabulary(Portable):
 
     def with_text(self, ids: Iterable[int]) -> Vocabulary:
         """The same tokens, of which the given control tokens count as ordinary text."""
-        return Vocabulary(self.tokens, self.stop_ids, self.special_ids - frozenset(ids))
+        return replace(self, special_ids=self.special_ids - frozenset(ids))
 
 
 @cache

@@ -45,8 +45,9 @@ _SHOWN = 600  # characters of a long prompt's end that a report shows
 class GadTask(Task):
     """Continuations of a prompt under its own grammar.
 
-    The grammars are written in the dialect of transformers-cfg, which is llama.cpp's GBNF. A problem whose grammar cannot be
-    enforced is left out, and said on stderr with the place.
+    The grammars are written in the dialect of transformers-cfg, which is llama.cpp's GBNF. Those of constituency trees name rules
+    that nobody defines: alternatives that need one can never be finished and are dropped, as the records say. A problem whose
+    grammar cannot be enforced is left out, and said on stderr with the place.
     """
 
     max_tokens: int = 96
@@ -106,7 +107,7 @@ def usable(task: GadTask, limit: int | None) -> tuple[Instance, ...]:
     rows = first_usable(
         task.name,
         ((row["id"], row) for row in problems(task)[0]),
-        lambda row: refusal(lambda: GBNF(row["grammar"])),
+        lambda row: refusal(lambda: _constraint(row)),
         limit,
         f"No problem of task.source={task.source} (task {task.name}) has a grammar that can be enforced: the reasons are above. "
         "The dialect is llama.cpp's GBNF: rules `name ::= ...`, beginning with `root`.",
@@ -119,10 +120,16 @@ def _instance(row: Row) -> Instance:
     return Instance(
         id=row["id"],
         prompt=prompt,
-        constraint=GBNF(row["grammar"]),
+        constraint=_constraint(row),
         display=prompt if len(prompt) <= _SHOWN else f"... {prompt[-_SHOWN:]}",
         reference=row["reference"],
     )
+
+
+def _constraint(row: Row) -> GBNF:
+    """The problem's grammar; unchecked where that drops what needs an undefined rule."""
+    checked = GBNF(row["grammar"])
+    return GBNF(row["grammar"], check=False) if checked.undefined else checked
 
 
 @lru_cache

@@ -6,8 +6,9 @@ from smc.constraints.choice import Choice
 from smc.constraints.combine import Intersection
 from smc.constraints.everything import Everything
 from smc.constraints.finite import FiniteLanguage
-from smc.constraints.grammars import EBNF, GBNF, Lark, StructuralTag
+from smc.constraints.grammars import EBNF, GBNF, StructuralTag
 from smc.constraints.json_schema import JSONSchema
+from smc.constraints.lark_language import Lark
 from smc.constraints.notes import Language, LanguageNote
 from smc.constraints.reasoning import Reasoning
 from smc.constraints.regex import Regex

@@ -10,6 +10,7 @@ import torch
 
 from smc.constraints.base import mask_words, pack
 from smc.constraints.caching import CompiledOnce, CompileOnce, per_vocabulary
+from smc.constraints.first_word import first_word_note
 from smc.constraints.foretelling import AHEAD_BYTES, beginning
 from smc.errors import ConstraintError, EmptyLanguageError, quoted
 from smc.vocabulary import Vocabulary, to_bytes
@@ -74,6 +75,8 @@ class CompiledFiniteLanguage(CompiledOnce):
                 f"The vocabulary cannot spell any member of FiniteLanguage({quoted(list(language.members))}): "
                 "check their characters against the tokenizer."
             )
+
+        self.notes = first_word_note(vocabulary, self.mask(ROOT))
 
     def start(self) -> FiniteRows:
         """One row: the empty prefix."""

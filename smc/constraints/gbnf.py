@@ -64,6 +64,11 @@ def rule_name(name: str) -> str:
     return f"_{name}" if name.lstrip("_")[:1] in tuple("0123456789-") else name
 
 
+def rule_names(text: str) -> dict[str, str]:
+    """Every name in a grammar by its spelling in xgrammar's dialect."""
+    return {rule_name(token.text): token.text for token in _tokens(text) if token.kind == "name"}
+
+
 def _tokens(text: str) -> Iterator[_Token]:
     position, line = 0, 1
     while position < len(text):

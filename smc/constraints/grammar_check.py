@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from smc.constraints.coverage import Coverage
 from smc.constraints.notes import LanguageNote
-from smc.constraints.productivity import CHARACTERS, LITERAL, TOKENS, Rules, culprits, owners, productive
+from smc.constraints.productivity import CHARACTERS, LITERAL, TOKENS, Rules, circular, culprits, owners, productive
 from smc.errors import ConstraintError, EmptyLanguageError
 from smc.vocabulary import Vocabulary
 
@@ -40,6 +40,20 @@ def check_grammar(
     owner = owners(rules, written)
     _refuse_endless(rules, owner, what, bool(written))
     return _refuse_unspelled(rules, owner, what, written, Coverage.of(vocabulary))
+
+
+def refuse_circular(rules: Rules, what: str, written: Mapping[str, str] = NO_NAMES) -> None:
+    """Refuse rules that are nothing but repetitions of themselves, such as ``x ::= x{0,2}``: xgrammar does not survive them.
+
+    Raises:
+        ConstraintError: there are such rules.
+    """
+    if found := circular(rules):
+        names = _names({rule: written.get(rules.names[rule], rules.names[rule]) for rule in found}, found)
+        raise ConstraintError(
+            f"{what} has a part that is nothing but a repetition of itself ({names}), which the engine cannot read: give it another "
+            "part, or remove it."
+        )
 
 
 def _refuse_endless(rules: Rules, owner: dict[int, str], what: str, named: bool) -> None:

@@ -1,4 +1,4 @@
-"""Context-free grammars in the dialects that users bring.
+"""Grammars in the dialects of xgrammar and llama.cpp, and xgrammar's structural tags.
 
 For all of them the terminal validator is the engine itself, as a fresh matcher over the bytes of the finished text: there
 is no second implementation of these dialects to ask. It still checks that the text is complete, from its first byte. To
@@ -8,8 +8,8 @@ compare one engine with the other, see ``python -m smc.crosscheck``.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -18,20 +18,75 @@ import xgrammar as xgr
 
 from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, shortened, text_of
-from smc.constraints.gbnf import rule_name, to_ebnf
+from smc.constraints.gbnf import rule_names, to_ebnf
 from smc.constraints.llguidance_engine import ENGINE as LLGUIDANCE
 from smc.constraints.llguidance_engine import compile_llguidance
 from smc.constraints.nesting import too_deep
 from smc.constraints.notes import LanguageNote
 from smc.constraints.scannerless import to_lark
 from smc.constraints.sources import no_such_file, text_or_file
-from smc.constraints.xgrammar_engine import ENGINE, check_readable, compile_grammar, read_rules
+from smc.constraints.undefined_rules import mistaken_classes, names_of, settle, undefined, with_all_defined
+from smc.constraints.xgrammar_engine import ENGINE, compile_grammar, read_rules
 from smc.errors import ConstraintError, one_of, true_or_false
 from smc.vocabulary import Vocabulary
 
 
+class RuleGrammar(CompileOnce):
+    """A grammar that can be written in xgrammar's dialect."""
+
+    check: bool
+
+    @property
+    @abstractmethod
+    def _named(self) -> str:
+        """How errors call it."""
+
+    @property
+    @abstractmethod
+    def _ebnf(self) -> str:
+        """The grammar in xgrammar's dialect."""
+
+    @property
+    @abstractmethod
+    def _written(self) -> Mapping[str, str]:
+        """The user's name of each rule, by its name in `_ebnf`."""
+
+    @property
+    def notes(self) -> tuple[LanguageNote, ...]:
+        """What is left out for want of a rule that nobody defines, and classes that were probably meant to be rules.
+
+        Raises:
+            ConstraintError: a grammar that cannot be used.
+        """
+        dropped = () if self.check or not self.undefined else self._settled[1]
+        return (*dropped, *mistaken_classes(self._ebnf, self._written))
+
+    @property
+    def undefined(self) -> tuple[str, ...]:
+        """The names that are used and that no rule has."""
+        return tuple(self._written[name] for name in undefined(self._ebnf))
+
+    def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
+        """The language as xgrammar reads it."""
+        return self._settled[0]
+
+    @property
+    def _settled(self) -> tuple[xgr.Grammar, tuple[LanguageNote, ...]]:
+        """The grammar without the alternatives that need an undefined rule, and a note on them."""
+        missing = undefined(self._ebnf)
+        grammar = xgr.Grammar.from_ebnf(with_all_defined(self._ebnf, missing))
+        return settle(grammar, missing, self._named, self._written, self.check) if missing else (grammar, ())
+
+    def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
+        named, written = self._named, self._written
+        if self.engine == LLGUIDANCE:
+            rules, notes = read_rules(vocabulary, named, self.grammar, written=written, check=self.check)
+            return compile_llguidance(vocabulary, named, lambda: to_lark(rules, named), notes=notes)
+        return compile_grammar(vocabulary, named, self.grammar, written=written, check=self.check)
+
+
 @dataclass(frozen=True)
-class EBNF(CompileOnce):
+class EBNF(RuleGrammar):
     """A grammar in xgrammar's own dialect: rules ``name ::= ...``, beginning with ``root``.
 
     ``\\x`` takes all hex digits that follow (prefer ``\\u0041``). The validator is the engine's own acceptance.
@@ -41,11 +96,12 @@ class EBNF(CompileOnce):
         engine: "xgrammar" or "llguidance" (an optional package). The language is the same; to llguidance each character is
             a terminal, so that a mask takes it milliseconds where many tokens are allowed.
         check: on `compile`, every rule that can be reached must be productive, and the vocabulary must be able to spell it.
-            False leaves the checks out: ``root ::= "a" root`` then runs, and its mass ends censored.
+            False leaves the checks out: ``root ::= "a" root`` then runs, and its mass ends censored; alternatives that need
+            a rule which nobody defines are dropped, and a note says so.
 
     Raises:
-        ConstraintError: text that no engine can read, or a file that cannot be read; on `compile`, a grammar that cannot be read, or a rule that can never
-            be completed (the message names it).
+        ConstraintError: text that no engine can read, or a file that cannot be read; on `compile`, a grammar that cannot be
+            read, or a rule that is not defined or can never be completed (the message names it).
         EmptyLanguageError: on `compile`, no text at all.
     """
 
@@ -59,16 +115,21 @@ class EBNF(CompileOnce):
         one_of("engine", self.engine, (ENGINE, LLGUIDANCE))
         true_or_false("check", self.check)
 
-    def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
-        """The language as xgrammar reads it."""
-        return xgr.Grammar.from_ebnf(self.text)
+    @property
+    def _named(self) -> str:
+        return f"The EBNF grammar {shortened(self.text)!r}"
 
-    def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return _compile_rules(self, vocabulary, "EBNF", _rule_names(self.text))
+    @property
+    def _ebnf(self) -> str:
+        return self.text
+
+    @property
+    def _written(self) -> Mapping[str, str]:
+        return names_of(self.text)
 
 
 @dataclass(frozen=True, init=False)
-class GBNF(CompileOnce):
+class GBNF(RuleGrammar):
     """A grammar in llama.cpp's dialect: its text, or the path of a file that holds it.
 
     A string that holds ``::=`` is text, any other is a path. Two constraints are equal if their texts are, wherever these
@@ -90,86 +151,17 @@ class GBNF(CompileOnce):
         object.__setattr__(self, "engine", one_of("engine", engine, (ENGINE, LLGUIDANCE)))
         object.__setattr__(self, "check", true_or_false("check", check))
 
-    def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
-        """The language as xgrammar reads it."""
-        return xgr.Grammar.from_ebnf(to_ebnf(self.text))
-
-    def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        return _compile_rules(self, vocabulary, "GBNF", _rule_names(self.text, rule_name))
-
-
-@dataclass(frozen=True)
-class Lark(CompileOnce):
-    """A grammar in Lark's syntax, beginning with ``start``. The validator is the engine's own acceptance.
-
-    The engines read different parts of Lark's syntax and cut texts in different ways. xgrammar takes a terminal as any text
-    that matches it; llguidance, like Lark itself, gives each terminal the longest match, so that
-    ``start: /[a-z]+/ "x"`` has no text at all, and offers ``%json`` and ``&`` and ``~`` between terminals.
-
-    Special tokens named in a grammar (``<|im_end|>``) are never allowed by the mask.
-
-    Attributes:
-        text: the grammar; given as the path of a file, what that holds.
-        engine: "xgrammar" or "llguidance" (an optional package).
-        check: that of :class:`EBNF`; with llguidance, as far as xgrammar can read the grammar too.
-
-    Raises:
-        ConstraintError: on `compile`, what :class:`EBNF` raises. OptionError: an unknown engine.
-    """
-
-    text: str
-    engine: str = field(default=ENGINE, kw_only=True)
-    check: bool = field(default=True, kw_only=True)
-
-    def __post_init__(self) -> None:
-        found = text_or_file("A Lark grammar", self.text, isinstance(self.text, str) and ":" in self.text)
-        object.__setattr__(self, "text", text_of("A Lark grammar", found))
-        one_of("engine", self.engine, (ENGINE, LLGUIDANCE))
-        true_or_false("check", self.check)
+    @property
+    def _named(self) -> str:
+        return f"The GBNF grammar {shortened(self.text)!r}"
 
     @property
-    def notes(self) -> tuple[LanguageNote, ...]:
-        """That llguidance gives each terminal the longest match."""
-        return (_LONGEST_MATCH,) if self.engine == LLGUIDANCE else ()
+    def _ebnf(self) -> str:
+        return to_ebnf(self.text)
 
-    def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
-        """The language as xgrammar reads it."""
-        return xgr.Grammar.from_lark(self.text, tokenizer_info=tokens)
-
-    def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        named, written = f"The Lark grammar {shortened(self.text)!r}", _lark_names(self.text)
-        if self.engine == LLGUIDANCE:
-            notes = check_readable(vocabulary, named, self.grammar, written) if self.check else ()
-            return compile_llguidance(vocabulary, named, lambda: self.text, located=True, notes=notes)
-        return compile_grammar(vocabulary, named, self.grammar, written=written, check=self.check)
-
-
-_LONGEST_MATCH = LanguageNote(
-    "narrower",
-    "",
-    "terminals",
-    "each terminal takes the longest match, so that texts which need a shorter one are left out",
-)
-
-
-def _compile_rules(
-    constraint: EBNF | GBNF, vocabulary: Vocabulary, dialect: str, written: dict[str, str]
-) -> CompiledConstraint:
-    named = f"The {dialect} grammar {shortened(constraint.text)!r}"
-    if constraint.engine == LLGUIDANCE:
-        rules, notes = read_rules(vocabulary, named, constraint.grammar, written=written, check=constraint.check)
-        return compile_llguidance(vocabulary, named, lambda: to_lark(rules, named), notes=notes)
-    return compile_grammar(vocabulary, named, constraint.grammar, written=written, check=constraint.check)
-
-
-def _rule_names(text: str, spelled: Callable[[str], str] = str) -> dict[str, str]:
-    """The rules that a text defines: the user's name of each, by the engine's spelling of it."""
-    return {spelled(name): name for name in re.findall(r"([A-Za-z0-9_-]+)\s*::=", text)}
-
-
-def _lark_names(text: str) -> dict[str, str]:
-    names = re.findall(r"^[?!]*([A-Za-z_][A-Za-z0-9_-]*)[^:\n]*:", text, re.MULTILINE)
-    return {name: name for name in names} | {"root": "start"}
+    @property
+    def _written(self) -> Mapping[str, str]:
+        return rule_names(self.text)
 
 
 @dataclass(frozen=True, init=False)

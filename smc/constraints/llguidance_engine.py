@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from smc.constraints.caching import CompiledOnce, per_vocabulary
+from smc.constraints.first_word import first_word_note
 from smc.constraints.matcher_rows import MatcherRows
 from smc.constraints.notes import LanguageNote
 from smc.constraints.time_limit import finish_within
@@ -67,7 +68,7 @@ class LLGuidanceConstraint(CompiledOnce):
     Args:
         vocabulary: the model's tokens.
         grammar: text that the engine has read before without an error.
-        accepts: the terminal validator; by default the engine's own acceptance.
+        accepts: the terminal validator, None where it cannot tell; by default the engine's own acceptance.
         notes: what of the language this vocabulary cannot spell.
     """
 
@@ -76,16 +77,16 @@ class LLGuidanceConstraint(CompiledOnce):
         vocabulary: Vocabulary,
         grammar: str,
         matcher: Any,
-        accepts: Callable[[bytes], bool] | None = None,
+        accepts: Callable[[bytes], bool | None] | None = None,
         notes: tuple[LanguageNote, ...] = (),
     ) -> None:
-        self.notes = notes
         self._grammar = grammar
         self._matcher = matcher
         self._accepts = accepts or self.generates
         self._vocabulary = vocabulary
         self._sets = TokenSets.of(vocabulary)
         self._first = self.fill([matcher.deep_copy()])
+        self.notes = (*notes, *first_word_note(vocabulary, self._first.numpy()[0]))
         self._bytes: Any = None
 
     @property
@@ -99,7 +100,8 @@ class LLGuidanceConstraint(CompiledOnce):
 
     def accepts(self, data: bytes) -> bool:
         """Whether a finished string passes the validator of the constraint that the user wrote."""
-        return self._accepts(data)
+        said = self._accepts(data)
+        return self.generates(data) if said is None else said
 
     def generates(self, data: bytes) -> bool:
         """Whether the engine's own language holds `data`, however a tokenizer would cut it."""
@@ -137,7 +139,7 @@ def compile_llguidance(
     vocabulary: Vocabulary,
     what: str,
     grammar: Callable[[], str],
-    accepts: Callable[[bytes], bool] | None = None,
+    accepts: Callable[[bytes], bool | None] | None = None,
     *,
     located: bool = False,
     notes: tuple[LanguageNote, ...] = (),
@@ -148,7 +150,7 @@ def compile_llguidance(
         vocabulary: the model's tokens.
         what: names the constraint in errors, as in "The regex '[a-z'".
         grammar: makes the grammar: Lark text, or what one of ``LLMatcher.grammar_from_*`` returns.
-        accepts: the terminal validator; by default the engine's own acceptance.
+        accepts: the terminal validator, None where it cannot tell; by default the engine's own acceptance.
         located: whether lines and columns in the engine's messages are those of the user's text.
         notes: what of the language is known to be left out for this vocabulary.
 

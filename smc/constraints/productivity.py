@@ -51,7 +51,7 @@ class Rules:
         return Rules(
             tuple(rule[0] for rule in rules),
             tuple(rule[1] for rule in rules),
-            tuple((flat[at], tuple(flat[at + 2 : end])) for at, end in zip(bounds, ends, strict=False)),
+            tuple(_expression(flat[at], flat[at + 2 : end]) for at, end in zip(bounds, ends, strict=False)),
             source["root_rule_id"],
         )
 
@@ -85,6 +85,11 @@ class Rules:
 
     def _has_parts(self, expression: int) -> bool:
         return self.expressions[expression][0] in (SEQUENCE, CHOICES)
+
+
+def _expression(kind: int, operands: list[int]) -> tuple[int, tuple[int, ...]]:
+    # A class of one character is kept as a literal, whose bytes have a sign.
+    return kind, tuple(octet & 0xFF for octet in operands) if kind == LITERAL else tuple(operands)
 
 
 def not_empty(kind: int, operands: Sequence[int]) -> bool:
@@ -171,6 +176,29 @@ def culprits(rules: Rules, unproductive: Collection[int]) -> list[int]:
     component = components({rule: [used for used in rules.uses(rule) if used in dead] for rule in dead})
     excused = productive(rules, granted=lambda user, used: component.get(user) != component.get(used))
     return sorted(dead - excused)
+
+
+def circular(rules: Rules) -> list[int]:
+    """Rules of which each is nothing but one other rule of these or its repetition, with a repetition among them."""
+
+    def stands_for(rule: int) -> tuple[int, bool] | None:
+        """The rule that a rule is another name for, and whether it is repeated."""
+        kind, operands = rules.expressions[rules.bodies[rule]]
+        while kind in (SEQUENCE, CHOICES):
+            parts = [part for part in operands if kind == CHOICES or rules.expressions[part][0] != EMPTY]
+            if len(parts) != 1:
+                return None
+            kind, operands = rules.expressions[parts[0]]
+        return (operands[0], kind == REPEAT) if kind in (RULE, REPEAT) else None
+
+    next_of = {rule: found for rule in range(len(rules.bodies)) if (found := stands_for(rule)) is not None}
+    component = components({rule: [used] if used in next_of else [] for rule, (used, _) in next_of.items()})
+    repeated = {
+        component[rule]
+        for rule, (used, repeats) in next_of.items()
+        if repeats and component.get(used) == component[rule]
+    }
+    return [rule for rule in next_of if component[rule] in repeated]
 
 
 def components(uses: Mapping[int, Sequence[int]]) -> dict[int, int]:

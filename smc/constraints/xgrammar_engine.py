@@ -12,7 +12,8 @@ import torch
 import xgrammar as xgr
 
 from smc.constraints.caching import CompiledOnce, per_vocabulary
-from smc.constraints.grammar_check import NO_NAMES, check_grammar
+from smc.constraints.first_word import first_word_note
+from smc.constraints.grammar_check import NO_NAMES, check_grammar, refuse_circular
 from smc.constraints.matcher_rows import MatcherRows
 from smc.constraints.nesting import too_deep
 from smc.constraints.notes import LanguageNote
@@ -60,16 +61,17 @@ class XGrammarConstraint(CompiledOnce):
         self,
         vocabulary: Vocabulary,
         grammar: xgr.CompiledGrammar,
-        accepts: Callable[[bytes], bool] | None = None,
+        accepts: Callable[[bytes], bool | None] | None = None,
         notes: tuple[LanguageNote, ...] = (),
         ends: bool = False,
     ) -> None:
-        self.notes, self.ends = notes, ends
+        self.ends = ends
         self._grammar = grammar
         self._accepts = accepts or self.generates
         self._vocabulary = vocabulary
         self._sets = TokenSets.of(vocabulary)
         self._first = self.fill([self._matcher()])
+        self.notes = (*notes, *first_word_note(vocabulary, self._first.numpy()[0]))
 
     @property
     def is_dead(self) -> bool:
@@ -82,7 +84,8 @@ class XGrammarConstraint(CompiledOnce):
 
     def accepts(self, data: bytes) -> bool:
         """Whether a finished string passes the validator of the constraint that the user wrote."""
-        return self._accepts(data)
+        said = self._accepts(data)
+        return self.generates(data) if said is None else said
 
     def generates(self, data: bytes) -> bool:
         """Whether the engine's own language holds `data`, asked of a fresh matcher, byte by byte."""
@@ -114,7 +117,7 @@ def compile_grammar(
     vocabulary: Vocabulary,
     what: str,
     parse: Callable[[xgr.TokenizerInfo], xgr.Grammar],
-    accepts: Callable[[bytes], bool] | None = None,
+    accepts: Callable[[bytes], bool | None] | None = None,
     *,
     located: bool = True,
     written: Mapping[str, str] = NO_NAMES,
@@ -126,7 +129,7 @@ def compile_grammar(
         vocabulary: the model's tokens.
         what: names the constraint in errors, as in "The regex '[a-z'".
         parse: makes the grammar; it may use the tokenizer's special tokens.
-        accepts: the terminal validator; by default the engine's own acceptance.
+        accepts: the terminal validator, None where it cannot tell; by default the engine's own acceptance.
         located: whether lines and columns in the engine's messages are those of the user's text.
         written: the user's name of each rule of the user's text, by the engine's name for it. Each must be productive; if
             there are none, only the language as a whole must not be empty.
@@ -141,6 +144,7 @@ def compile_grammar(
     def work() -> tuple[xgr.CompiledGrammar, tuple[LanguageNote, ...], bool]:
         grammar = parse(tokens)
         rules = Rules.read(grammar)
+        refuse_circular(rules, what, written)
         notes = check_grammar(rules, what, vocabulary, written) if check else ()
         ends = owners(rules, NO_NAMES).keys() <= productive(rules)
         # A mask takes the end of the root rule for the end of the text, even where the root is used inside itself: after

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import cast
 
@@ -21,7 +22,7 @@ from smc.models.placement import DeviceMap, Placement, TensorParallelPlan, place
 from smc.models.plain_rows import PlainEngine, PlainRows
 from smc.models.replay import Replays
 from smc.models.shared_rows import SharedRows
-from smc.models.token_bytes import token_bytes
+from smc.models.token_bytes import drops_first_blank, token_bytes
 from smc.models.twin import twin
 from smc.portable import Portable
 from smc.prompts import is_chat, plain_prompt
@@ -97,7 +98,7 @@ class HFModel(Portable):
             ids += [i for i in found if i not in self.vocabulary.stop_ids]
         stops = (*self.vocabulary.stop_ids, *dict.fromkeys(ids))
         other = copy.copy(self)
-        other.vocabulary = Vocabulary(self.vocabulary.tokens, stops, self.vocabulary.special_ids)
+        other.vocabulary = replace(self.vocabulary, stop_ids=stops)
         return other
 
     @staticmethod
@@ -273,7 +274,9 @@ def _vocabulary(tokenizer: PreTrainedTokenizerBase, width: int, stop_ids: tuple[
             f"The tokenizer has {len(tokenizer)} tokens but the model has {width} logits: they do not belong together."
         )
     added = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
-    return Vocabulary(token_bytes(tokenizer, width), stop_ids, frozenset(added | set(tokenizer.all_special_ids)))
+    tokens = token_bytes(tokenizer, width)
+    special = frozenset(added | set(tokenizer.all_special_ids))
+    return Vocabulary(tokens, stop_ids, special, drops_first_blank(tokenizer, tokens))
 
 
 def _stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import xgrammar
@@ -36,6 +37,17 @@ def token_bytes(tokenizer: PreTrainedTokenizerBase, width: int) -> tuple[bytes, 
                 decoded.decode("utf-8", "surrogateescape").replace(_LOW_LINE, " ").encode("utf-8", "surrogateescape")
             )
     return tuple(tokens)
+
+
+def drops_first_blank(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[bytes]) -> bool:
+    """Whether a text that begins with a token of a blank and a word is decoded without the blank.
+
+    Args:
+        tokens: the bytes of each id.
+    """
+    words = (i for i, text in enumerate(tokens) if text[:1] == b" " and text[1:].isalpha() and i in _own_ids(tokenizer))
+    word = next(words, None)
+    return word is not None and not tokenizer.decode([word], clean_up_tokenization_spaces=False).startswith(" ")
 
 
 def _own_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

@@ -187,9 +187,9 @@ def test_compiling_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("grammar", "message", "kind"),
     [
-        ('start: "a" thing', 'line 1, column 8: unknown name: "thing"', ConstraintError),
-        ('start: "a', "line 1, column 10: lexer error", ConstraintError),
-        ("start: /a(/", "line 1, column 8: unclosed group", ConstraintError),
+        ('start: "a" thing', "names rule 'thing' in rule 'start', which nobody defines", ConstraintError),
+        ('start: "a', "unexpected input at line 1 column 8", ConstraintError),
+        ("start: /a(/", r"pattern that Python's `re` cannot read, .*a\(.*missing \)", ConstraintError),
         ('start: %json {"uniqueItems": true}', r'Unimplemented keys: \["uniqueItems"\]', ConstraintError),
         ('start: %json {"type": "integer", "minimum": 3, "maximum": 2}', "minimum .3. is greater", EmptyLanguageError),
         ("start: A\nA: /a/ & /b/", "allows no first token", EmptyLanguageError),
@@ -198,7 +198,7 @@ def test_compiling_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_speak_to_the_user(grammar: str, message: str, kind: type[ConstraintError]) -> None:
     with pytest.raises(ConstraintError, match=message) as caught:
         lark(grammar).compile(BYTES)
-    assert type(caught.value) is kind
+    assert isinstance(caught.value, EmptyLanguageError) == (kind is EmptyLanguageError)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("The Lark grammar ")
 

@@ -139,6 +139,18 @@ def test_a_rule_that_the_vocabulary_cannot_spell_is_an_error_and_an_alternative_
     assert allowed_ids(unchecked.compile(AB).start(), AB) == {0}
 
 
+def test_a_class_of_one_character_is_spelled_as_the_character_is() -> None:
+    accents = Vocabulary(("\u00e9".encode(), b"</s>"), (1,), frozenset({1}))  # nothing else
+    for constraint in (
+        EBNF("root ::= [\u00e9]"),
+        GBNF("root ::= [\u00e9]{2}"),
+        EBNF("root ::= [\u00e9]", engine="llguidance"),
+    ):
+        assert allowed_ids(constraint.compile(accents).start(), accents) == {0}
+    with pytest.raises(EmptyLanguageError, match=r"it needs '\u00e9' \(U\+00E9\)"):
+        EBNF("root ::= [\u00e9]").compile(AB)
+
+
 def test_classes_over_all_of_unicode_are_no_error() -> None:
     for vocabulary in (AB, BYTES):
         for constraint in (EBNF('root ::= [^"]* any\nany ::= [\\u0000-\\U0010ffff]'), Regex("[^x]+")):

@@ -14,6 +14,7 @@ from experiments.errors import ExperimentError
 from experiments.tasks import problem_files
 from experiments.tasks.gad import GadTask
 from experiments.tasks.sygus import last_problem
+from smc.constraints.notes import language_of
 from smc.vocabulary import byte_vocabulary
 
 GRAMMAR = 'root ::= "a" | "b" root\n'
@@ -187,7 +188,7 @@ def test_grammars_that_cannot_be_enforced_are_left_out_visibly(
         ROW | {"id": "endless", "grammar": 'root ::= "a" root\n'},
         ROW | {"id": "unread", "grammar": 'root ::= "a"\nx ::= <token>\n'},
         ROW | {"id": "undefined", "grammar": "root ::= nowhere\n"},
-    ]
+    ]  # the last needs what nobody defines, whichever way it goes
     write_lines(tmp_path / "p.jsonl", [bad[0], ROW, *bad[1:]])
     assert [i.id for i in GadTask(source=str(tmp_path)).instances()] == ["one"]
     said = capsys.readouterr().err
@@ -197,6 +198,31 @@ def test_grammars_that_cannot_be_enforced_are_left_out_visibly(
     write_lines(tmp_path / "q" / "p.jsonl", bad)
     with pytest.raises(ExperimentError, match="No problem"):
         GadTask(source=str(tmp_path / "q")).instances()
+
+
+TREES = """
+root ::= "(ROOT " S ")"
+S ::= "(S " NP " " VP ")" | "(S " VP C_0_2
+NP ::= "(NP " T ")" | "(NP " T " " C_0_2
+VP ::= "(VP " T ")" | B
+B ::= "( " T " " C_0_2
+T ::= "(DT the)" | "(NN dog)" | "(VB " [a-z]{2,4} ")"
+"""
+
+
+def test_a_grammar_that_names_an_undefined_rule_is_enforced_without_what_needs_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_lines(tmp_path / "p.jsonl", [ROW | {"grammar": TREES}, ROW | {"id": "two"}])
+    tree, other = GadTask(source=str(tmp_path)).instances()
+    assert capsys.readouterr().err == ""
+    compiled = tree.constraint.compile(byte_vocabulary())
+    assert compiled.accepts(b"(ROOT (S (NP (DT the)) (VP (VB bark))))")
+    assert not compiled.accepts(b"(ROOT (S ( (DT the) )")
+    [note] = language_of(tree.constraint, compiled).notes
+    assert (note.effect, note.at) == ("narrower", "rules 'S', 'NP', 'B'")
+    assert "rule 'C_0_2', which nobody defines" in note.what
+    assert language_of(other.constraint).notes == ()
 
 
 @pytest.mark.parametrize(
