@@ -12,6 +12,7 @@ import xgrammar as xgr
 from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, shortened
 from smc.constraints.json_formats import checked_formats
+from smc.constraints.json_numbers import rounded_number
 from smc.constraints.json_prefix import PrefixChecker, prefix_checker
 from smc.constraints.json_validator import read_json, schema_validator
 from smc.constraints.nesting import readable, too_deep
@@ -108,14 +109,14 @@ class JSONSchema(CompileOnce):
             return SchemaWriter(self._graph).schema()
 
     def audit(self) -> tuple[AuditEntry, ...]:
-        """Each keyword of the schema where it stands: exact, wider or narrower with this engine."""
+        """Each keyword of the schema where it stands: exact, wider or narrower with this engine, or unchecked."""
         findings = (*self._graph.findings, *self._enforced[1])
         with readable(self._named):
-            return audited(self.schema, self.engine, findings, self._document.keywords)
+            return audited(self.schema, self.engine, findings, self._document.draft)
 
     @cached_property
     def notes(self) -> tuple[LanguageNote, ...]:
-        """Where the mask's language differs from the schema's: what of `audit` is not exact."""
+        """Where the mask's language differs from the schema's, and what says nothing: what of `audit` is not exact."""
         return notes(self.audit())
 
     @cached_property
@@ -215,7 +216,7 @@ def _canonical(schema: object) -> str:
         schema = schema.model_json_schema()
     elif isinstance(schema, str):
         try:
-            schema = json.loads(schema)
+            schema = json.loads(schema, parse_float=rounded_number)
         except RecursionError:
             raise too_deep("The JSON Schema") from None
         except ValueError as error:

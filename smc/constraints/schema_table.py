@@ -57,7 +57,6 @@ ROWS: tuple[Row, ...] = (
     *_wider(
         "both", "patternProperties", "conjunction", "a key that matches, with a value that another subschema forbids"
     ),
-    *_wider("both", "$dynamicRef $recursiveRef", "", "any value: the target depends on the way there"),
     *_wider(
         "both",
         "anyOf oneOf dependentRequired dependentSchemas dependencies $ref",
