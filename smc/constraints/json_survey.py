@@ -162,7 +162,12 @@ class _Survey:
     def _refuse(self, at: str, part: dict[str, Any], error: Any) -> None:
         if error.validator == "format" and error.validator_value == "regex":
             raise ConstraintError(f"The JSON Schema is invalid at {at}. {_reason(str(error.instance))}")
-        allowing = [draft for draft in reversed(DRAFTS) if _metaschema(draft).is_valid(part)]
+        allowing = [
+            draft
+            for draft in reversed(DRAFTS)
+            if all(reading(keyword, value, draft) is draft for keyword, value in part.items())
+            and _metaschema(draft).is_valid(part)
+        ]
         remedy = f"See {dialect(self._draft)} for what may stand there."
         if allowing:
             remedy = (

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
+from urllib.parse import urljoin
 
 import referencing.exceptions
 import referencing.jsonschema
@@ -85,13 +86,10 @@ class Document:
         reference = place.schema[keyword]
         recursive = keyword == "$recursiveRef"
         found = lookup_recursive_ref(place.resolver) if recursive else place.resolver.lookup(reference)
-        at = reference.removeprefix("#")
-        if isinstance(
-            found.contents, dict
-        ):  # what is not in the user's text goes by the first reference that leads there
-            at, order = self._positions.setdefault(id(found.contents), (at, len(self._positions)))
-        else:
-            order = len(self._positions)
+        at = urljoin(place.resolver._base_uri, reference).removeprefix("#")
+        order = len(self._positions)
+        if isinstance(found.contents, dict):  # what is not in the user's text goes by the first reference that leads there
+            at, order = self._positions.setdefault(id(found.contents), (at, order))
         return self._place(at, order, found.contents, found.resolver)
 
     def _place(self, at: str, order: int, schema: Any, resolver: Any) -> Place:
