@@ -133,12 +133,12 @@ class _Survey:
 
     def _by_draft(self, alone: dict[str, Any]) -> list[tuple[Draft, dict[str, Any]]]:
         """The keywords of a subschema by the draft that they are read in; of others, without what they name or annotate,
-        and without flags and bounds, whose types say all."""
+        and without flags, whose type says all."""
         parts: dict[Draft, dict[str, Any]] = {self._draft: {}}
         for keyword, value in alone.items():
             draft = reading(keyword, value, self._draft)
-            foreign = draft is not self._draft
-            if foreign and (keyword not in DEFINITIONS | read_keywords(self._draft) or keyword in FLAGS):
+            is_flag = keyword in FLAGS and isinstance(value, bool)
+            if draft is not self._draft and (is_flag or keyword not in DEFINITIONS | read_keywords(self._draft)):
                 continue
             parts.setdefault(draft or self._draft, {})[keyword] = value
         return list(parts.items())
