@@ -83,7 +83,10 @@ def names_a_draft(uri: str) -> bool:
 def _named(uri: str) -> Draft | None:
     """The draft that a URI names, with http for https or the other way round too."""
     _, _, rest = uri.partition("://")
-    found = (validator_for({"$schema": f"{scheme}://{rest}"}, default=jsonschema.Draft3Validator) for scheme in ("http", "https"))
+    found = (
+        validator_for({"$schema": f"{scheme}://{rest}"}, default=jsonschema.Draft3Validator)
+        for scheme in ("http", "https")
+    )
     return next((draft for draft in found if draft in DRAFTS), None)
 
 

@@ -131,7 +131,9 @@ def _is_email(text: str) -> bool:
 def _is_idn_email(text: str) -> bool:
     """A mailbox as RFC 6531 extends it: a host name in any script, and a name in any but for control characters."""
     name, _, host = text.rpartition("@")
-    return _is_email(text) or bool(_WIDE_MAILBOX_NAME.fullmatch(name) and _LATEST.FORMAT_CHECKER.conforms(host, "idn-hostname"))
+    return _is_email(text) or bool(
+        _WIDE_MAILBOX_NAME.fullmatch(name) and _LATEST.FORMAT_CHECKER.conforms(host, "idn-hostname")
+    )
 
 
 def _is_hostname(text: str) -> bool:

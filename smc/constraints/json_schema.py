@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import xgrammar as xgr
 
+from smc.constraints import xgrammar_engine
 from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, shortened
 from smc.constraints.json_formats import checked_formats
@@ -24,6 +25,7 @@ from smc.constraints.schema_graph import Finding, Graph
 from smc.constraints.schema_normal import normalised
 from smc.constraints.schema_places import Document
 from smc.constraints.schema_rewrite import SchemaWriter
+from smc.constraints.time_limit import Deadline, finish_within
 from smc.constraints.validated import validated
 from smc.constraints.xgrammar_engine import ENGINE, compile_grammar
 from smc.errors import ConstraintError, EmptyLanguageError, one_of
@@ -166,17 +168,36 @@ class JSONSchema(CompileOnce):
         return JSONSchema(self.text, whitespace=self.whitespace, closed=self.closed).grammar(tokens)
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        self._refuse_empty()
+        deadline = Deadline(xgrammar_engine.COMPILE_SECONDS)  # of all together
+        check = self._prepared(deadline)
         if self.engine_name == ENGINE:
             compiled: CompiledConstraint = compile_grammar(
-                vocabulary, self._named, self.grammar, self.is_valid, located=False
+                vocabulary, self._named, self.grammar, self.is_valid, located=False, deadline=deadline
             )
         else:
             from smc.constraints.llguidance_engine import compile_llguidance, engine_package
 
             read = engine_package().LLMatcher.grammar_from_json_schema
-            compiled = compile_llguidance(vocabulary, self._named, lambda: read(self._enforced[0]), self.is_valid)
-        return validated(compiled, vocabulary, self.prefix_check())
+            compiled = compile_llguidance(
+                vocabulary, self._named, lambda: read(self._enforced[0]), self.is_valid, deadline=deadline
+            )
+        return validated(compiled, vocabulary, check)
+
+    def _prepared(self, deadline: Deadline) -> PrefixChecker | None:
+        """The checker of prefixes, with all of the work that is done before an engine is asked."""
+
+        def work() -> PrefixChecker | None:
+            self._refuse_empty()
+            return self.prefix_check()
+
+        try:
+            return finish_within(deadline.left, work)
+        except TimeoutError:
+            raise ConstraintError(
+                f"{self._named} took more than {xgrammar_engine.COMPILE_SECONDS:g} s to be rewritten for an engine. Simplify it: "
+                "what costs most are many alternatives (anyOf, oneOf, dependencies) of parts that hold together (allOf, $ref), "
+                "and objects with very many members."
+            ) from None
 
     def prefix_check(self) -> PrefixChecker | None:
         """What refuses a text as soon as a closed value breaks the schema; None if the mask lets no such value through."""

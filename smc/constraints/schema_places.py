@@ -88,7 +88,9 @@ class Document:
         found = lookup_recursive_ref(place.resolver) if recursive else place.resolver.lookup(reference)
         at = urljoin(place.resolver._base_uri, reference).removeprefix("#")
         order = len(self._positions)
-        if isinstance(found.contents, dict):  # what is not in the user's text goes by the first reference that leads there
+        if isinstance(
+            found.contents, dict
+        ):  # what is not in the user's text goes by the first reference that leads there
             at, order = self._positions.setdefault(id(found.contents), (at, order))
         return self._place(at, order, found.contents, found.resolver)
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smc.constraints import JSONSchema
-from smc.constraints.json_formats import format_checker
 from smc.constraints.json_drafts import draft_of, reading
+from smc.constraints.json_formats import format_checker
 from smc.constraints.json_validator import schema_validator
 from smc.errors import ConstraintError
 
