@@ -54,8 +54,9 @@ def name_of(draft: Draft) -> str:
 def draft_of(schema: Any) -> Draft:
     """The draft that a schema is read in: the one that it names, or the latest where it names none that is known.
 
-    In draft 4 `id` names a schema. Where something else stands under that word, a property it seems, the schema is read in
-    draft 6, which says the same but that `id` is no keyword.
+    Two words stop the reader of references. In draft 4 `id` names a schema: where something else stands under that word, a
+    property it seems, the schema is read in draft 6, in which `id` is no keyword. In draft 2020-12 `items` is no list: where
+    it is one, the schema is read in draft 2019-09.
 
     Raises:
         ConstraintError: a draft before 4, or ``$schema`` is no string.
@@ -72,7 +73,11 @@ def draft_of(schema: Any) -> Draft:
             "not enforced. Use draft 4 or later."
         )
     draft = _named(named) or LATEST
-    return _SIX if draft is _FOUR and _has_member_called_id(schema) else draft
+    if draft is _FOUR and any(not isinstance(part.get("id", ""), str) for part in _parts(schema)):
+        return _SIX
+    if draft is LATEST and any(isinstance(part.get("items"), list) for part in _parts(schema)):
+        return DRAFTS[-2]
+    return draft
 
 
 def names_a_draft(uri: str) -> bool:
@@ -90,15 +95,14 @@ def _named(uri: str) -> Draft | None:
     return next((draft for draft in found if draft in DRAFTS), None)
 
 
-def _has_member_called_id(schema: Any) -> bool:
+def _parts(schema: Any) -> Iterator[dict[str, Any]]:
+    """The subschemas that are objects, the schema itself among them."""
     waiting = [schema]
     while waiting:
         part = waiting.pop()
         if isinstance(part, dict):
-            if not isinstance(part.get("id", ""), str):
-                return True
+            yield part
             waiting += [child for _, _, child in written_in(part)]
-    return False
 
 
 @cache
@@ -147,11 +151,5 @@ def lone_references(draft: Draft) -> bool:
 def unread_identifiers(schema: Any, draft: Draft) -> Iterator[str]:
     """The words in a schema by which other drafts name subschemas, and this one does not."""
     own = described_keywords(draft)
-    words: set[str] = set()
-    waiting = [schema]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            words |= part.keys()
-            waiting += [child for _, _, child in written_in(part)]
+    words = frozenset().union(*_parts(schema))
     yield from (word for word in _IDENTIFIERS if word in words and word not in own)

@@ -81,7 +81,7 @@ ROWS: tuple[Row, ...] = (
     # xgrammar
     *_spelling("xgrammar", "multipleOf", "integer", "whole numbers with a point or an exponent"),
     *_spelling("xgrammar", "multipleOf", "decimal", "numbers with an exponent (each has a spelling without)"),
-    *_wider("xgrammar", "multipleOf", "", "numbers that are no multiples"),
+    *_wider("both", "multipleOf", "", "numbers that are no multiples"),
     *_wider("xgrammar", "pattern format", "several", "strings that match only one of several patterns"),
     *_wider("xgrammar", _PATTERNS, "count", "more repetitions than the pattern counts"),
     *_wider(

@@ -38,7 +38,7 @@ def finish_within(seconds: float, work: Callable[[], T]) -> T:
     """The result of `work`, or a TimeoutError; then the work is ended at its next step in Python.
 
     It runs in a thread, which the grammar engines leave free to run by letting go of the interpreter lock. A thread cannot be
-    ended in the middle of a call into an engine, but after it: what may spend long in one belongs in `finish_or_kill`.
+    ended in the middle of a call into an engine, but after it: what may spend very long in one belongs in `finish_or_kill`.
 
     Raises:
         TimeoutError: `work` was not done in time. Whatever `work` itself raises is raised here.

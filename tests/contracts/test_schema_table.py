@@ -113,6 +113,7 @@ def examples() -> Iterator[Example]:
     yield Example("multipleOf", "decimal", {"type": "number", "multipleOf": 0.25}, "1.5", "", theirs)
     yield Example("multipleOf", "integer", {"type": "number", "multipleOf": 2}, "2.0", "", ours)
     yield Example("multipleOf", "", {"type": "integer", "multipleOf": 7}, "8", "", ours)
+    yield Example("multipleOf", "", {"type": "integer", "multipleOf": 0.123456789}, "1", "", theirs)
     yield Example(
         "pattern",
         "several",
