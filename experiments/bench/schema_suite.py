@@ -22,7 +22,7 @@ from typing import Any
 from tqdm import tqdm
 
 from smc import JSONSchema
-from smc.constraints.crosscheck import BYTES, leads_through
+from smc.constraints.crosscheck import BYTES, Engine, leads_through
 from smc.errors import EmptyLanguageError, SMCError
 
 MAX_SPELLINGS = 720
@@ -65,7 +65,7 @@ def spellings(value: Any) -> Iterator[str]:
             yield str(int(value))
 
 
-def judged(file: str, case: dict[str, Any], engines: list[str], counts: Counter[str]) -> Iterator[Difference]:
+def judged(file: str, case: dict[str, Any], engines: list[Engine], counts: Counter[str]) -> Iterator[Difference]:
     """What one schema of the suite shows; `counts` is added to."""
     try:
         constraints = {engine: JSONSchema(case["schema"], whitespace="compact", engine=engine) for engine in engines}
@@ -99,7 +99,7 @@ def compiled(constraint: JSONSchema) -> Any:
         return None
 
 
-def run(folder: Path, draft: str, engines: list[str]) -> tuple[list[Difference], Counter[str]]:
+def run(folder: Path, draft: str, engines: list[Engine]) -> tuple[list[Difference], Counter[str]]:
     """The differences of one draft, and how much was asked."""
     root = folder / "tests" / draft if (folder / "tests").is_dir() else folder / draft
     counts: Counter[str] = Counter()
