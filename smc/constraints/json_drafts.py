@@ -51,10 +51,16 @@ def name_of(draft: Draft) -> str:
     return _NAMES[draft]
 
 
-def draft_of(schema: Any) -> Draft:
-    """The draft that a schema is read in: the one that it names, or the latest where it names none that is known.
+def named_draft(schema: Any) -> Draft:
+    """The draft that a schema names, or the latest where it names none that is known."""
+    named = schema.get("$schema") if isinstance(schema, dict) else None
+    return (_named(named) if isinstance(named, str) else None) or LATEST
 
-    Two words stop the reader of references. In draft 4 `id` names a schema: where something else stands under that word, a
+
+def draft_of(schema: Any) -> Draft:
+    """The draft that a schema is read in: the one that it names, but for two words.
+
+    They stop the reader of references. In draft 4 `id` names a schema: where something else stands under that word, a
     property it seems, the schema is read in draft 6, in which `id` is no keyword. In draft 2020-12 `items` is no list: where
     it is one, the schema is read in draft 2019-09.
 
@@ -72,7 +78,7 @@ def draft_of(schema: Any) -> Draft:
             f"The JSON Schema is written for {named}: drafts before 4 mean other things by the same words and are "
             "not enforced. Use draft 4 or later."
         )
-    draft = _named(named) or LATEST
+    draft = named_draft(schema)
     if draft is _FOUR and any(not isinstance(part.get("id", ""), str) for part in _parts(schema)):
         return _SIX
     if draft is LATEST and any(isinstance(part.get("items"), list) for part in _parts(schema)):

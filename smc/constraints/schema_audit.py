@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from smc.constraints.json_drafts import Draft, read_keywords
+from smc.constraints.json_drafts import Draft, named_draft, read_keywords
 from smc.constraints.notes import Effect, LanguageNote, Scope
 from smc.constraints.schema_graph import Finding
 from smc.constraints.schema_places import subschemas
@@ -47,9 +47,9 @@ def audited(schema: Any, engine: str, findings: Iterable[Finding], draft: Draft)
         entries = by_place.setdefault((finding.at, finding.keyword), [])
         if entry not in entries:
             entries.append(entry)
-    result: list[AuditEntry] = []
+    named, result = named_draft(schema), list[AuditEntry]()
     for at, part in subschemas(schema):
-        idle, lent = dict(unchecked(part, draft)), dict(borrowed(part, draft))
+        idle, lent = dict(unchecked(part, draft)), dict(borrowed(part, named))
         for keyword in part:
             if keyword in idle:
                 result.append(AuditEntry(at, keyword, "unchecked", idle[keyword]))
