@@ -138,7 +138,7 @@ def _is_idn_email(text: str) -> bool:
 
 def _is_hostname(text: str) -> bool:
     """A name as in section 2.1 of RFC 1123, of which each label in Punycode stands for one in another script (RFC 5891)."""
-    if not _LATEST.FORMAT_CHECKER.conforms(text, "hostname"):
+    if not text.isascii() or any(c.isspace() for c in text) or not _LATEST.FORMAT_CHECKER.conforms(text, "hostname"):
         return False
     return all(_stands_for_another(label) for label in text.split(".") if label[:4].lower() == "xn--")
 
@@ -191,7 +191,7 @@ _BEYOND_ASCII = regex.compile(f"[{_UNICODE}{_PRIVATE_USE}]+")
 _WIDE_MAILBOX_NAME = regex.compile(_WIDE_NAME)
 _MAILBOX, _CLOCK_TIME, _DATE_AND_TIME = regex.compile(EMAIL), regex.compile(_TIME), regex.compile(_DATE_TIME)
 _IRIS = {"iri": "uri", "iri-reference": "uri-reference"}
-_WITHOUT_BLANKS = frozenset({"host-name", "hostname", "uri", "uri-reference"})
+_WITHOUT_BLANKS = frozenset({"uri", "uri-reference"})
 _OWN: dict[str, Callable[[str], bool]] = {
     "date-time": _is_date_time,
     "duration": _full(_DURATION),
