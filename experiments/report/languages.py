@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from experiments import text
 from experiments.analysis.metrics import Record
 
-ORDER = (("narrower", "values"), ("narrower", "spelling"), ("narrower", "tokens"), ("wider", ""))
+ORDER = (("narrower", "values"), ("narrower", "spelling"), ("narrower", "tokens"), ("wider", ""), ("unchecked", ""))
 """What a reader must know first."""
 
 LABELS = {
@@ -17,6 +17,7 @@ LABELS = {
     ("narrower", "spelling"): "left out, other spellings only",
     ("narrower", "tokens"): "left out, other tokenisations only",
     ("wider", ""): "let through, then refused",
+    ("unchecked", ""): "written, and looked at by nothing",
 }
 
 

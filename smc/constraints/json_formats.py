@@ -1,8 +1,9 @@
 """What `format` asserts: one checker for each format that can be checked, and a list of them.
 
 Most checkers are the `jsonschema` package's, which has them where another package knows the format. Those written here
-take its place where it is far from the standard: it takes any text with an ``@`` for an e-mail address, no leap second, and
-Python's regular expressions for ECMA's; and where it is slow: its grammar for IRIs takes seconds for a long one.
+take its place where it is far from the standard: it takes any text with an ``@`` for an e-mail address, no leap second,
+Python's regular expressions for ECMA's, host names in Punycode that stand for nothing, and any text without a bad brace for
+a URI template; and where it is slow: its grammar for IRIs takes seconds for a long one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote
 
+import idna
 import jsonschema
 import regex  # type: ignore[import-untyped]
 from jsonschema import FormatChecker
@@ -27,6 +29,23 @@ _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 EMAIL = rf'(?:{_ATOM}(?:\.{_ATOM})*|"(?:[ !#-\[\]-~]|\\[ -~])*")@(?:{_LABEL}(?:\.{_LABEL})*|\[[^\[\]\\\s@%]+\])'
 """A mailbox as in section 4.1.2 of RFC 5321, for a full match; what stands in brackets has yet to be looked at."""
 
+_UNICODE = "\xa0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef" + "".join(
+    f"{chr((plane << 16) + (0x1000 if plane == 14 else 0))}-{chr((plane << 16) + 0xFFFD)}" for plane in range(1, 15)
+)
+"""The ranges `ucschar` of RFC 3987."""
+
+_PRIVATE_USE = "\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"
+_PERCENT = "%[0-9A-Fa-f]{2}"
+_NAME = rf"(?:[0-9A-Za-z_]|{_PERCENT})(?:\.?(?:[0-9A-Za-z_]|{_PERCENT}))*"
+_VARIABLE = rf"{_NAME}(?::[1-9][0-9]{{0,3}}|\*)?"
+URI_TEMPLATE = (
+    rf"(?:[!#$&'()*+,./0-9:;=?@A-Z\[\]_a-z~\-{_UNICODE}{_PRIVATE_USE}]|{_PERCENT}"
+    rf"|\{{[+#./;?&=,!@|]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"
+)
+"""A template as in section 2 of RFC 6570 (and its erratum: an apostrophe is a literal), for a full match."""
+
+_WIDE_ATOM = rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{_UNICODE}\-]+"
+_WIDE_NAME = rf'(?:{_WIDE_ATOM}(?:\.{_WIDE_ATOM})*|"(?:[ !#-\[\]-~{_UNICODE}]|\\[ -~])*")'
 _DATE_TIME = r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt](?P<time>.*)"
 _TIME = r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]+)?(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 _CLOCK = r"T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
@@ -78,8 +97,11 @@ def _theirs(check: Callable[[Any], Any], without_blanks: bool) -> Callable[[str]
 def _defined_by(draft: type[jsonschema.protocols.Validator]) -> set[str]:
     """Which of the formats written here a draft defines."""
     dialect = str(draft.META_SCHEMA.get("$schema", ""))
-    names = {"date-time", "email", "regex"}
-    if "draft-04" in dialect or "draft-06" in dialect:
+    names = {"date-time", "email", "hostname", "regex"}
+    if "draft-04" in dialect:
+        return names
+    names.add("uri-template")
+    if "draft-06" in dialect:
         return names
     names |= {"idn-email", "relative-json-pointer", "time"}
     return names if "draft-07" in dialect else names | {"duration", "uuid"}
@@ -107,8 +129,25 @@ def _is_email(text: str) -> bool:
 
 
 def _is_idn_email(text: str) -> bool:
-    name, at, host = text.rpartition("@")
-    return bool(name and at and host) and not any(c.isspace() for c in host) and "@" not in name
+    """A mailbox as RFC 6531 extends it: a host name in any script, and a name in any but for control characters."""
+    name, _, host = text.rpartition("@")
+    return _is_email(text) or bool(
+        _WIDE_MAILBOX_NAME.fullmatch(name) and _LATEST.FORMAT_CHECKER.conforms(host, "idn-hostname")
+    )
+
+
+def _is_hostname(text: str) -> bool:
+    """A name as in section 2.1 of RFC 1123, of which each label in Punycode stands for one in another script (RFC 5891)."""
+    if not text.isascii() or any(c.isspace() for c in text) or not _LATEST.FORMAT_CHECKER.conforms(text, "hostname"):
+        return False
+    return all(_stands_for_another(label) for label in text.split(".") if label[:4].lower() == "xn--")
+
+
+def _stands_for_another(label: str) -> bool:
+    try:
+        return not idna.ulabel(label).isascii()
+    except UnicodeError:
+        return False
 
 
 def _is_iri(check_uri: Callable[[str], bool]) -> Callable[[str], bool]:
@@ -147,22 +186,21 @@ def _is_regex(text: str) -> bool:
     return True
 
 
-_PRIVATE = regex.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]")
-_BEYOND_ASCII = regex.compile(
-    "[\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\uffef"
-    + "".join(f"{chr(plane << 16)}-{chr((plane << 16) + 0xFFFD)}" for plane in range(1, 14))
-    + "\U000e1000-\U000efffd\U000f0000-\U000ffffd\U00100000-\U0010fffd]+"
-)
+_PRIVATE = regex.compile(f"[{_PRIVATE_USE}]")
+_BEYOND_ASCII = regex.compile(f"[{_UNICODE}{_PRIVATE_USE}]+")
+_WIDE_MAILBOX_NAME = regex.compile(_WIDE_NAME)
 _MAILBOX, _CLOCK_TIME, _DATE_AND_TIME = regex.compile(EMAIL), regex.compile(_TIME), regex.compile(_DATE_TIME)
 _IRIS = {"iri": "uri", "iri-reference": "uri-reference"}
-_WITHOUT_BLANKS = frozenset({"host-name", "hostname", "uri", "uri-reference", "uri-template"})
+_WITHOUT_BLANKS = frozenset({"uri", "uri-reference"})
 _OWN: dict[str, Callable[[str], bool]] = {
     "date-time": _is_date_time,
     "duration": _full(_DURATION),
     "email": _is_email,
+    "hostname": _is_hostname,
     "idn-email": _is_idn_email,
     "regex": _is_regex,
     "relative-json-pointer": _full(_RELATIVE_POINTER),
     "time": _is_time,
+    "uri-template": _full(URI_TEMPLATE),
     "uuid": _full(_UUID),
 }

@@ -46,8 +46,7 @@ class Places:
         dialect = str(validator.META_SCHEMA.get("$schema", ""))
         self._lone_ref = "draft-0" in dialect  # up to draft 7 nothing counts beside a $ref
         specification = referencing.jsonschema.specification_with(dialect)
-        root = referencing.Resource.from_contents(self._root, default_specification=specification)
-        self._resolver = REGISTRY.resolver_with_root(root)
+        self._resolver = REGISTRY.resolver_with_root(specification.create_resource(self._root))
         self.schemas: dict[str, Any] = {}  # by pointer; those with a base of their own are left out
         self._inner: dict[str, list[tuple[str, str]]] = {}  # keyword and pointer of what is written in each
         self._pointers: dict[int, str] = {}

@@ -102,8 +102,8 @@ class PrefixChecker:
     def _holds(self, pointer: str, value: Any) -> bool:
         try:
             return self._verdict(pointer, json.dumps(value, ensure_ascii=False))
-        except RecursionError:
-            return True  # no opinion: nested too deeply to judge here
+        except (RecursionError, TypeError):
+            return True  # no opinion: nested too deeply to judge here, or a number that cannot be written again
         except ValueError:
             return False  # the validator of the whole document could not judge it either
 

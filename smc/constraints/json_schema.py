@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import xgrammar as xgr
 
+from smc.constraints import xgrammar_engine
 from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, shortened
 from smc.constraints.json_formats import checked_formats
+from smc.constraints.json_numbers import rounded_number
 from smc.constraints.json_prefix import PrefixChecker, prefix_checker
 from smc.constraints.json_validator import read_json, schema_validator
 from smc.constraints.nesting import readable, too_deep
@@ -25,6 +27,7 @@ from smc.constraints.schema_normal import normalised
 from smc.constraints.schema_places import Document
 from smc.constraints.schema_rewrite import SchemaWriter
 from smc.constraints.sources import text_or_file
+from smc.constraints.time_limit import Deadline, finish_within
 from smc.constraints.validated import validated
 from smc.constraints.xgrammar_engine import ENGINE, compile_grammar
 from smc.errors import ConstraintError, EmptyLanguageError, one_of, true_or_false
@@ -110,14 +113,14 @@ class JSONSchema(CompileOnce):
             return SchemaWriter(self._graph).schema()
 
     def audit(self) -> Audit:
-        """Each keyword of the schema where it stands: exact, wider or narrower with this engine. Prints as a table."""
+        """Each keyword of the schema where it stands: exact, wider or narrower with this engine, or unchecked. Prints as a table."""
         findings = (*self._graph.findings, *self._enforced[1])
         with readable(self._named):
-            return audited(self.schema, self.engine, findings, self._document.keywords)
+            return audited(self.schema, self.engine, findings, self._document.draft)
 
     @cached_property
     def notes(self) -> tuple[LanguageNote, ...]:
-        """Where the mask's language differs from the schema's: what of `audit` is not exact."""
+        """Where the mask's language differs from the schema's, and what says nothing: what of `audit` is not exact."""
         return notes(self.audit())
 
     @cached_property
@@ -167,17 +170,36 @@ class JSONSchema(CompileOnce):
         return JSONSchema(self.text, whitespace=self.whitespace, closed=self.closed).grammar(tokens)
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        self._refuse_empty()
+        deadline = Deadline(xgrammar_engine.COMPILE_SECONDS)  # of all together
+        check = self._prepared(deadline)
         if self.engine_name == ENGINE:
             compiled: CompiledConstraint = compile_grammar(
-                vocabulary, self._named, self.grammar, self.is_valid, located=False
+                vocabulary, self._named, self.grammar, self.is_valid, located=False, deadline=deadline
             )
         else:
             from smc.constraints.llguidance_engine import compile_llguidance, engine_package
 
             read = engine_package().LLMatcher.grammar_from_json_schema
-            compiled = compile_llguidance(vocabulary, self._named, lambda: read(self._enforced[0]), self.is_valid)
-        return validated(compiled, vocabulary, self.prefix_check())
+            compiled = compile_llguidance(
+                vocabulary, self._named, lambda: read(self._enforced[0]), self.is_valid, deadline=deadline
+            )
+        return validated(compiled, vocabulary, check)
+
+    def _prepared(self, deadline: Deadline) -> PrefixChecker | None:
+        """The checker of prefixes, with all of the work that is done before an engine is asked."""
+
+        def work() -> PrefixChecker | None:
+            self._refuse_empty()
+            return self.prefix_check()
+
+        try:
+            return finish_within(deadline.left, work)
+        except TimeoutError:
+            raise ConstraintError(
+                f"{self._named} took more than {xgrammar_engine.COMPILE_SECONDS:g} s to be rewritten for an engine. Simplify it: "
+                "what costs most are many alternatives (anyOf, oneOf, dependencies) of parts that hold together (allOf, $ref), "
+                "and objects with very many members."
+            ) from None
 
     def prefix_check(self) -> PrefixChecker | None:
         """What refuses a text as soon as a closed value breaks the schema; None if the mask lets no such value through."""
@@ -221,7 +243,7 @@ def _canonical(schema: object) -> str:
         text = text_or_file("A JSON Schema", source, isinstance(source, str) and source.lstrip()[:1] in ("{", "["))
         place = "" if text is source else f" in the file {shortened(str(source))!r}"
         try:
-            schema = json.loads(str(text))
+            schema = json.loads(str(text), parse_float=rounded_number)
         except RecursionError:
             raise too_deep("The JSON Schema") from None
         except ValueError as error:

@@ -1,13 +1,9 @@
-"""Where subschemas stand in a JSON Schema: which keywords hold them, in each draft, and their JSON pointers."""
+"""Where subschemas stand in a JSON Schema: which keywords hold them, and their JSON pointers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
-
-import jsonschema
-from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
 ONE = frozenset(
     {
@@ -28,16 +24,6 @@ DEFINITIONS = frozenset({"$defs", "definitions"})
 MAPS = frozenset({"dependencies", "dependentSchemas", "patternProperties", "properties"}) | DEFINITIONS
 IN_PLACE = frozenset({"allOf", "anyOf", "dependencies", "dependentSchemas", "else", "if", "not", "oneOf", "then"})
 """Keywords that apply their subschemas to the value itself and not to a part of it."""
-
-
-@cache
-def known_keywords(draft: type[jsonschema.protocols.Validator]) -> frozenset[str]:
-    """The keywords that the metaschema of a draft describes, those of its vocabularies included."""
-    described = dict(draft.META_SCHEMA)
-    names = set(described.get("properties", {}))
-    for uri in described.get("$vocabulary", {}):
-        names |= REGISTRY.contents(uri.replace("/vocab/", "/meta/")).get("properties", {}).keys()
-    return frozenset(names)
 
 
 def written_in(schema: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:

@@ -21,7 +21,7 @@ from smc.constraints.caching import CompiledOnce, per_vocabulary
 from smc.constraints.first_word import first_word_note
 from smc.constraints.matcher_rows import MatcherRows
 from smc.constraints.notes import LanguageNote
-from smc.constraints.time_limit import finish_within
+from smc.constraints.time_limit import Deadline, finish_within
 from smc.constraints.token_sets import TokenSets
 from smc.errors import ConstraintError, EmptyLanguageError, MissingPackageError
 from smc.vocabulary import Vocabulary
@@ -143,6 +143,7 @@ def compile_llguidance(
     *,
     located: bool = False,
     notes: tuple[LanguageNote, ...] = (),
+    deadline: Deadline | None = None,
 ) -> LLGuidanceConstraint:
     """Compile what `grammar` writes, within COMPILE_SECONDS.
 
@@ -153,6 +154,7 @@ def compile_llguidance(
         accepts: the terminal validator, None where it cannot tell; by default the engine's own acceptance.
         located: whether lines and columns in the engine's messages are those of the user's text.
         notes: what of the language is known to be left out for this vocabulary.
+        deadline: when it must be done, if that is earlier: part of the time was spent before.
 
     Raises:
         MissingPackageError: llguidance is not installed.
@@ -170,7 +172,7 @@ def compile_llguidance(
         return LLGuidanceConstraint(vocabulary, text, matcher, accepts, notes)
 
     try:
-        compiled = finish_within(COMPILE_SECONDS, work)
+        compiled = finish_within(COMPILE_SECONDS if deadline is None else deadline.left, work)
     except ConstraintError:
         raise
     except TimeoutError:

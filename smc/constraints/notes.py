@@ -9,7 +9,7 @@ from typing import Literal
 from smc.constraints.base import CompiledConstraint, Constraint
 from smc.errors import NarrowedLanguageError
 
-Effect = Literal["wider", "narrower"]
+Effect = Literal["wider", "narrower", "unchecked"]
 Scope = Literal["values", "spelling", "tokens"]
 
 
@@ -19,7 +19,8 @@ class LanguageNote:
 
     Attributes:
         effect: "wider" (the mask lets more through; the validator refuses it with weight zero, so that the posterior is
-            right) or "narrower" (the mask leaves something out, which no weight can bring back).
+            right), "narrower" (the mask leaves something out, which no weight can bring back) or "unchecked" (neither looks
+            at it: it is written and says nothing).
         at: where: a JSON pointer into the schema as it was written ("" is its root), a grammar's rule, a part's name.
         keyword: what stands there.
         what: what is let through or left out, in words.

@@ -10,6 +10,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import xgrammar as xgr
 
@@ -90,6 +91,18 @@ class Rules:
 def _expression(kind: int, operands: list[int]) -> tuple[int, tuple[int, ...]]:
     # A class of one character is kept as a literal, whose bytes have a sign.
     return kind, tuple(octet & 0xFF for octet in operands) if kind == LITERAL else tuple(operands)
+
+
+def size(rules: Rules) -> int:
+    """How much there is to compile: the expressions, and 20 for each time that something may be repeated, nested or not."""
+
+    @cache
+    def repeats(rule: int) -> int:
+        found = (rules.expressions[part] for part in rules._parts(rules.bodies[rule]))
+        counted = [(operands[0], max(operands[1:3])) for kind, operands in found if kind == REPEAT]
+        return sum(count * max(1, repeats(inner)) for inner, count in counted if inner != rule)
+
+    return len(rules.expressions) + 20 * sum(map(repeats, range(len(rules.bodies))))
 
 
 def not_empty(kind: int, operands: Sequence[int]) -> bool:

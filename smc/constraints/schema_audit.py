@@ -1,4 +1,4 @@
-"""A JSON Schema keyword by keyword: which the mask enforces exactly, and where it differs."""
+"""A JSON Schema keyword by keyword: which the mask enforces exactly, where it differs, and what nothing checks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from itertools import zip_longest
 from textwrap import wrap
 from typing import Any, Literal
 
-from smc.constraints.notes import LanguageNote, Scope
+from smc.constraints.json_drafts import Draft, named_draft, read_keywords
+from smc.constraints.notes import Effect, LanguageNote, Scope
 from smc.constraints.schema_graph import Finding
 from smc.constraints.schema_places import subschemas
 from smc.constraints.schema_table import row
+from smc.constraints.schema_unchecked import borrowed, unchecked
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,12 @@ class AuditEntry:
         at: JSON pointer of its subschema, in the schema as it was written.
         keyword: its name.
         effect: "exact", or as in :class:`smc.constraints.notes.LanguageNote`.
-        what, scope: as there; empty and "values" if it is exact.
+        what, scope: as there. If it is exact, `what` is empty, or says by which draft it is read if not the schema's own.
     """
 
     at: str
     keyword: str
-    effect: Literal["exact", "wider", "narrower"]
+    effect: Literal["exact"] | Effect
     what: str = ""
     scope: Scope = "values"
 
@@ -62,7 +64,7 @@ class Audit(tuple[AuditEntry, ...]):
     @property
     def _counts(self) -> str:
         of = Counter(entry.effect for entry in self)
-        return f"{len(self)} entries, {of['exact']} exact, {of['wider']} wider, {of['narrower']} narrower"
+        return f"{len(self)} entries, {of['exact']} exact, {of['wider']} wider, {of['narrower']} narrower, {of['unchecked']} unchecked"
 
 
 _HEADS = ("where", "keyword", "mask", "difference")
@@ -84,12 +86,14 @@ def _table(cells: Sequence[tuple[str, ...]]) -> list[str]:
     return lines
 
 
-def audited(schema: Any, engine: str, findings: Iterable[Finding], keywords: Iterable[str]) -> Audit:
-    """One entry for each of `keywords` at each place of a schema; several for one that differs in several ways.
+def audited(schema: Any, engine: str, findings: Iterable[Finding], draft: Draft) -> Audit:
+    """One entry for each keyword at each place of a schema; several for one that differs in several ways.
 
     Entries come in the order of the document. Keywords that only the engine's reading brings in stand at the end.
+
+    Args:
+        draft: the one that the schema is read in.
     """
-    known = set(keywords)
     by_place: dict[tuple[str, str], list[AuditEntry]] = {}
     for finding in findings:
         found = row(engine, finding.keyword, finding.case)
@@ -97,11 +101,15 @@ def audited(schema: Any, engine: str, findings: Iterable[Finding], keywords: Ite
         entries = by_place.setdefault((finding.at, finding.keyword), [])
         if entry not in entries:
             entries.append(entry)
-    result: list[AuditEntry] = []
+    named, result = named_draft(schema), list[AuditEntry]()
     for at, part in subschemas(schema):
+        idle, lent = dict(unchecked(part, draft)), dict(borrowed(part, named))
         for keyword in part:
-            if keyword in known:
-                result += by_place.pop((at, keyword), [AuditEntry(at, keyword, "exact")])
+            if keyword in idle:
+                result.append(AuditEntry(at, keyword, "unchecked", idle[keyword]))
+            elif keyword in read_keywords(draft):
+                exact = AuditEntry(at, keyword, "exact", lent.get(keyword, ""))
+                result += by_place.pop((at, keyword), [exact])
     return Audit((*result, *(entry for entries in by_place.values() for entry in entries)))
 
 

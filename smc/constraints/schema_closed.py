@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from smc.constraints.json_drafts import REFERENCES
 from smc.constraints.json_subschemas import escaped
 from smc.constraints.schema_places import Document, Place
 
@@ -23,7 +24,6 @@ _VALUE_MAPS = ("patternProperties", "properties")
 _BRANCHES = ("then", "else")
 _BRANCH_LISTS = ("allOf", "anyOf", "oneOf")
 _BRANCH_MAPS = ("dependentSchemas", "dependencies", "$defs", "definitions")
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _OPENING: dict[Container, set[str]] = {
     "object": {"additionalProperties", "unevaluatedProperties"},
     "array": {"additionalItems", "unevaluatedItems"},
@@ -69,14 +69,14 @@ _NOTHING = (_Named(), _Named())
 class _Closer:
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.unevaluated = "unevaluatedProperties" in document.keywords
+        self.unevaluated = "unevaluatedProperties" in document.draft.VALIDATORS
         self.known: dict[tuple[str, Container], tuple[_Named, _Named]] = {}
 
     # What is named.
 
     def named(self, place: Place, kind: Container) -> tuple[_Named, _Named]:
         """What a subschema and all that it applies in place name: what surely holds, and what may hold."""
-        key = (place.at, kind)
+        key = (place.name, kind)
         if key not in self.known:
             self.known[key] = _NOTHING  # for a subschema that is nothing but itself
             self.known[key] = self._named(place, kind) if isinstance(place.schema, dict) else _NOTHING
@@ -85,7 +85,7 @@ class _Closer:
     def _named(self, place: Place, kind: Container) -> tuple[_Named, _Named]:
         surely = maybe = _by_itself(place.schema, kind)
         for part in self.conjuncts(place):
-            sure, possible = (_Named(opened=True),) * 2 if part is None else self.named(part, kind)
+            sure, possible = self.named(part, kind)
             surely, maybe = surely | sure, maybe | possible
         for branches, must_one_hold in self.choices(place):
             living = [branch for branch in branches if self.takes(branch, kind, frozenset())]
@@ -95,9 +95,9 @@ class _Closer:
                     surely |= sure
         return surely, maybe
 
-    def conjuncts(self, place: Place) -> Iterator[Place | None]:
-        """What must hold besides; None for a reference that leads nobody knows where."""
-        for keyword in _REFERENCES:
+    def conjuncts(self, place: Place) -> Iterator[Place]:
+        """What must hold besides."""
+        for keyword in REFERENCES:
             if keyword in place.schema:
                 yield self.document.referred(place, keyword)
         for i in range(len(place.schema.get("allOf", ()))):
@@ -119,7 +119,7 @@ class _Closer:
     def takes(self, place: Place, kind: Container, seen: frozenset[str]) -> bool:
         """Whether a value of this kind may satisfy a subschema, as far as its types and listed values tell."""
         schema = place.schema
-        if not isinstance(schema, dict) or place.at in seen:
+        if not isinstance(schema, dict) or place.name in seen:
             return bool(schema)
         types = schema.get("type", kind)
         values = [schema["const"]] if "const" in schema else schema.get("enum")
@@ -127,7 +127,7 @@ class _Closer:
         return (
             kind in ([types] if isinstance(types, str) else types)
             and (values is None or any(isinstance(value, python) for value in values))
-            and all(part is None or self.takes(part, kind, seen | {place.at}) for part in self.conjuncts(place))
+            and all(self.takes(part, kind, seen | {place.name}) for part in self.conjuncts(place))
         )
 
     # What is written.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 
 from smc.constraints.ecma_regex import Untranslatable, full_match
+from smc.constraints.json_formats import URI_TEMPLATE
 from smc.constraints.regex_tree import Tree
 from smc.constraints.schema_graph import String, Written
 
@@ -48,6 +49,7 @@ _EXACT = {
     "ipv6": _IPV6,
     "json-pointer": "(?:/(?:[^~/]|~[01])*)*",
     "relative-json-pointer": "(?:0|[1-9][0-9]*)(?:#|(?:/(?:[^~/]|~[01])*)*)",
+    "uri-template": URI_TEMPLATE,
     "uuid": "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
 }
 _WIDER = {

@@ -18,6 +18,10 @@ from smc.constraints.schema_values import has_spellings, productive
 MAX_BOUND = 2**53
 """Largest bound of a number that the engine is given: it computes with floating point."""
 
+MAX_STATES = 50_000
+"""Largest multiple, in units of its last decimal, that the engine is given: it makes a state of each remainder. It also
+refuses some of more than four decimals, which its floats write with too many digits."""
+
 _BOUNDS = "minimum maximum exclusiveMinimum exclusiveMaximum"
 _SEPARATORS = {
     "compact": {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"},
@@ -90,6 +94,9 @@ class _Writer(SchemaWriter):
                 low=None if part.low in large else part.low,
                 high=None if part.high in large else part.high,
             )
+        if part.multiple is not None and (part.multiple.numerator > MAX_STATES or part.multiple.denominator > 10_000):
+            self.note(part.of, "multipleOf")
+            part = replace(part, multiple=None)
         if part.integer:
             self.note(part.of, "type", "integer")
         elif part.multiple is not None:

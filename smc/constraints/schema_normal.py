@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from smc.constraints.ecma_regex import Untranslatable, full_match
+from smc.constraints.json_drafts import REFERENCES
 from smc.constraints.json_formats import checked_formats
 from smc.constraints.json_patterns import found
 from smc.constraints.json_subschemas import escaped
@@ -56,9 +57,8 @@ def normalised(document: Document, validator: Any) -> Graph:
     return _Builder(document, validator).graph()
 
 
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _DEPENDENT = ("dependentRequired", "dependentSchemas", "dependencies")
-_APPLICATORS = frozenset({*_REFERENCES, *_DEPENDENT, "allOf", "anyOf", "oneOf"})
+_APPLICATORS = frozenset({*REFERENCES, *_DEPENDENT, "allOf", "anyOf", "oneOf"})
 
 _UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 
@@ -128,34 +128,30 @@ class _Builder:
         stack, seen = list(places)[::-1], set()
         while stack:
             place = stack.pop()
-            if place.schema is True or place.at in seen:
+            if place.schema is True or place.name in seen:
                 continue
             if place.schema is False:
                 raise _Never(place.at, "the schema `false` cannot accept any value")
-            seen.add(place.at)
-            self.places[place.at] = place
+            seen.add(place.name)
+            self.places[place.name] = place
             for keyword in place.schema:
                 if keyword not in _APPLICATORS:
-                    kept[place.at, ""] = None
+                    kept[place.name, ""] = None
                 elif keyword in ("anyOf", "oneOf"):
                     branches = place.schema[keyword]
                     if len(branches) == 1:
                         stack.append(self.document.child(place, keyword, 0))
                     else:
-                        kept[place.at, keyword] = None
+                        kept[place.name, keyword] = None
                 elif keyword == "allOf":
                     stack.extend(
                         self.document.child(place, keyword, i) for i in reversed(range(len(place.schema[keyword])))
                     )
                 elif keyword in _DEPENDENT:
                     for name in place.schema[keyword]:
-                        kept[place.at, f"{keyword}/{escaped(name)}"] = None
+                        kept[place.name, f"{keyword}/{escaped(name)}"] = None
                 else:
-                    target = self.document.referred(place, keyword)
-                    if target is None:
-                        self.note(place.at, keyword)
-                    else:
-                        stack.append(target)
+                    stack.append(self.document.referred(place, keyword))
         key = tuple(sorted(kept, key=lambda atom: (self.places[atom[0]].order, atom)))
         if key not in self.nodes:
             if len(self.nodes) >= MAX_NODES:
@@ -294,9 +290,7 @@ class _Builder:
     def part(self, kind: str, own: list[Place], forbidden: list[tuple[str, str]]) -> Part:
         for keyword in _UNENFORCED.get(kind, ()):
             for place in own:
-                if place.schema.get(keyword, False) is not False or (
-                    keyword.startswith("unevaluated") and keyword in place.schema
-                ):
+                if keyword in place.schema and not _says_nothing(keyword, place.schema):
                     self.note(place.at, keyword)
         if kind in ("boolean", "null"):
             return Simple(kind)
@@ -370,6 +364,10 @@ class _Builder:
 
     def array(self, own: list[Place]) -> Array:
         least, most = _limits(own, "minItems", "maxItems")
+        for place in own:
+            if _is_trivial(place.schema.get("contains")):
+                fewest, largest = _contained(place)
+                least, most = max(least, fewest), lower(most, largest)
         heads: list[list[Place]] = []
         tails: list[Place | None] = []
         for place in own:
@@ -386,7 +384,7 @@ class _Builder:
             tails.append(tail)
         width = max(map(len, heads))
         prefix: list[Key] = []
-        limit = (place.at for place in own if "minItems" in place.schema)
+        limit = (place.at for place in own if {"minItems", "contains"} & place.schema.keys())
         for i in range(width):
             here = [head[i] if i < len(head) else tail for head, tail in zip(heads, tails, strict=True)]
             key = self.maybe([place for place in here if place is not None])
@@ -497,6 +495,31 @@ class _Builder:
         except _Never as never:
             self.reason(never)
             return None
+
+
+def _is_trivial(schema: Any) -> bool:
+    """Whether a schema accepts everything or nothing, and says so."""
+    return isinstance(schema, bool) or schema == {}
+
+
+def _says_nothing(keyword: str, schema: dict[str, Any]) -> bool:
+    """Whether a keyword that no mask enforces leaves nothing to enforce, or nothing but a number of items."""
+    if keyword == "uniqueItems":
+        return schema[keyword] is False
+    if keyword == "contains":
+        anything_goes = schema.get("minContains", 1) == 0 and "maxContains" not in schema
+        return anything_goes or _is_trivial(schema[keyword])
+    return False
+
+
+def _contained(place: Place) -> tuple[int, int | None]:
+    """How many items an array has, by what it must contain: any item, or one that cannot be."""
+    fewest, largest = int(place.schema.get("minContains", 1)), place.schema.get("maxContains")
+    if place.schema["contains"] is not False:
+        return fewest, None if largest is None else int(largest)
+    if fewest:
+        raise _Never(f"{place.at}/contains", "it cannot accept any value: an array has no item that suits `false`")
+    return 0, None
 
 
 def _own(schema: dict[str, Any]) -> dict[str, Any]:

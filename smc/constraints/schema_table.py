@@ -57,7 +57,6 @@ ROWS: tuple[Row, ...] = (
     *_wider(
         "both", "patternProperties", "conjunction", "a key that matches, with a value that another subschema forbids"
     ),
-    *_wider("both", "$dynamicRef $recursiveRef", "", "any value: the target depends on the way there"),
     *_wider(
         "both",
         "anyOf oneOf dependentRequired dependentSchemas dependencies $ref",
@@ -82,7 +81,7 @@ ROWS: tuple[Row, ...] = (
     # xgrammar
     *_spelling("xgrammar", "multipleOf", "integer", "whole numbers with a point or an exponent"),
     *_spelling("xgrammar", "multipleOf", "decimal", "numbers with an exponent (each has a spelling without)"),
-    *_wider("xgrammar", "multipleOf", "", "numbers that are no multiples"),
+    *_wider("both", "multipleOf", "", "numbers that are no multiples"),
     *_wider("xgrammar", "pattern format", "several", "strings that match only one of several patterns"),
     *_wider("xgrammar", _PATTERNS, "count", "more repetitions than the pattern counts"),
     *_wider(

@@ -17,8 +17,8 @@ from smc.constraints.grammar_check import NO_NAMES, check_grammar, refuse_circul
 from smc.constraints.matcher_rows import MatcherRows
 from smc.constraints.nesting import too_deep
 from smc.constraints.notes import LanguageNote
-from smc.constraints.productivity import Rules, owners, productive
-from smc.constraints.time_limit import finish_within
+from smc.constraints.productivity import Rules, owners, productive, size
+from smc.constraints.time_limit import Deadline, finish_or_kill, finish_within
 from smc.constraints.token_sets import TokenSets
 from smc.errors import ConstraintError, EmptyLanguageError
 from smc.vocabulary import Vocabulary, to_bytes
@@ -29,6 +29,10 @@ ENGINE = "xgrammar"
 
 COMPILE_SECONDS = 30.0
 """How long one constraint may take to compile."""
+
+MAX_LIGHT = 50_000
+"""Largest size of a grammar that is compiled at once: some 5 to 25 s for 49,152 tokens. The engine cannot be told to stop, so
+what is larger is first tried in a process that can be ended, for no longer than COMPILE_SECONDS."""
 
 
 class XGrammarRows(MatcherRows):
@@ -122,6 +126,7 @@ def compile_grammar(
     located: bool = True,
     written: Mapping[str, str] = NO_NAMES,
     check: bool = True,
+    deadline: Deadline | None = None,
 ) -> XGrammarConstraint:
     """Compile what `parse` reads, within COMPILE_SECONDS.
 
@@ -134,14 +139,16 @@ def compile_grammar(
         written: the user's name of each rule of the user's text, by the engine's name for it. Each must be productive; if
             there are none, only the language as a whole must not be empty.
         check: False leaves out these checks, so that a grammar with parts that never end runs as it is.
+        deadline: when it must be done, if that is earlier: part of the time was spent before.
 
     Raises:
         ConstraintError: the engine cannot read the constraint, or takes too long; a rule that can never be completed.
         EmptyLanguageError: no sequence of tokens satisfies it.
     """
     tokens, compiler = per_vocabulary(vocabulary, "xgrammar", _compiler)
+    deadline = deadline or Deadline(COMPILE_SECONDS)
 
-    def work() -> tuple[xgr.CompiledGrammar, tuple[LanguageNote, ...], bool]:
+    def read() -> tuple[xgr.Grammar, Rules, tuple[LanguageNote, ...], bool]:
         grammar = parse(tokens)
         rules = Rules.read(grammar)
         refuse_circular(rules, what, written)
@@ -151,9 +158,13 @@ def compile_grammar(
         # ``((a`` it would leave out the token ``))``. So the root must be a rule that nothing uses.
         if rules.root_is_used:
             grammar = xgr.Grammar.concat(grammar)
-        return compiler.compile_grammar(grammar), notes, ends
+        return grammar, rules, notes, ends
 
-    compiled_grammar, notes, ends = _in_time(what, work, located)
+    grammar, rules, notes, ends = _in_time(what, read, located, deadline)
+    if size(rules) > MAX_LIGHT:
+        _in_time(what, lambda: _done(compiler.compile_grammar(grammar)), located, deadline, finish_or_kill)
+        deadline = Deadline(COMPILE_SECONDS)  # it takes as long again
+    compiled_grammar = _in_time(what, lambda: compiler.compile_grammar(grammar), located, deadline)
     compiled = XGrammarConstraint(vocabulary, compiled_grammar, accepts, notes, ends)
     if compiled.is_dead:
         raise EmptyLanguageError(
@@ -161,6 +172,10 @@ def compile_grammar(
             "spell how its texts begin. Check it for alternatives that can never be completed."
         )
     return compiled
+
+
+def _done(made: object) -> bytes:
+    return b""  # nothing of it is wanted here but that it is done
 
 
 def read_rules(
@@ -212,22 +227,33 @@ def check_readable(
     return _in_time(what, work)
 
 
-def _in_time(what: str, work: Callable[[], T], located: bool = True) -> T:
-    """What `work` makes of a constraint within COMPILE_SECONDS; the engine's errors are explained."""
+def _in_time(
+    what: str,
+    work: Callable[[], T],
+    located: bool = True,
+    deadline: Deadline | None = None,
+    finish: Callable[[float, Callable[[], T]], T] = finish_within,
+) -> T:
+    """What `work` makes of a constraint within COMPILE_SECONDS, or by a deadline; the engine's errors are explained."""
     try:
-        return finish_within(COMPILE_SECONDS, work)
+        return finish(COMPILE_SECONDS if deadline is None else deadline.left, work)
     except ConstraintError:
         raise
     except TimeoutError:
-        raise ConstraintError(
-            f"{what} took more than {COMPILE_SECONDS:g} s to compile. Simplify it: long bounded repetitions of wide "
-            "character classes such as [a-z ]{1,200} cost most, so lower the bound or drop it (use * or +), "
-            "and cut nested repetitions and large alternatives."
-        ) from None
+        raise too_slow(what) from None
     except RecursionError:
         raise too_deep(what) from None
     except (RuntimeError, ValueError, TypeError) as error:
         raise _explained(what, error, located) from None
+
+
+def too_slow(what: str) -> ConstraintError:
+    """The error for a constraint that takes too long; `what` names it."""
+    return ConstraintError(
+        f"{what} took more than {COMPILE_SECONDS:g} s to compile. Simplify it: long bounded repetitions of wide "
+        "character classes such as [a-z ]{1,200} cost most, so lower the bound or drop it (use * or +), "
+        "and cut nested repetitions and large alternatives."
+    )
 
 
 def _compiler(vocabulary: Vocabulary) -> tuple[xgr.TokenizerInfo, xgr.GrammarCompiler]:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smc.constraints import JSONSchema
+from smc.constraints.json_drafts import draft_of, reading
 from smc.constraints.json_formats import format_checker
 from smc.constraints.json_validator import schema_validator
 from smc.errors import ConstraintError
@@ -142,9 +143,7 @@ def test_bounds_of_the_fourth_draft_are_excluded_by_a_word() -> None:
     assert included.is_valid(b"3")
     assert not included.is_valid(b"4")
     with pytest.raises(ConstraintError, match="exclusiveMinimum"):
-        JSONSchema(draft(4, {"exclusiveMinimum": 1}))
-    with pytest.raises(ConstraintError, match="exclusiveMinimum"):
-        JSONSchema(draft(6, {"exclusiveMinimum": True}))
+        JSONSchema(draft(4, {"exclusiveMinimum": "1"}))
 
 
 def test_annotations_refuse_nothing() -> None:
@@ -177,6 +176,15 @@ KEYWORDS += [
 KEYWORDS += ["minimum", "pattern", "additionalItems", "dependentSchemas", "contentSchema", "unevaluatedItems"]
 
 
+def without_borrowed(part: Any, own: Any) -> Any:
+    """A schema without the keywords, in the form that they have, of other drafts than its own."""
+    if isinstance(part, list):
+        return [without_borrowed(item, own) for item in part]
+    if not isinstance(part, dict):
+        return part
+    return {k: without_borrowed(v, own) for k, v in part.items() if reading(k, v, own) in (own, None)}
+
+
 @settings(max_examples=150, derandomize=True, deadline=None)
 @given(
     st.recursive(
@@ -190,7 +198,7 @@ def test_the_metaschema_agrees(part: Any, number: int) -> None:
     """Each subschema by itself gives the verdict of the package on the whole."""
     if not isinstance(part, dict):
         part = {"items": part}
-    schema = draft(number, part)
+    schema = draft(number, without_borrowed(part, draft_of(draft(number, {}))))
     validator = jsonschema.validators.validator_for(schema)
     try:
         validator.check_schema(schema, format_checker(validator))
