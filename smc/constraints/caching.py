@@ -65,15 +65,19 @@ class CompileOnce(ABC):
         return cache[self]
 
 
-def text_of(kind: str, value: object) -> str:
+def text_of(kind: str, value: object, *, nul: bool = False) -> str:
     """`value` if it is text that an engine can read.
+
+    Args:
+        kind: names it in errors.
+        nul: whether it may hold the character NUL, at which an engine would end it.
 
     Raises:
         ConstraintError: not a string, or one with characters that no engine can read.
     """
     if not isinstance(value, str):
         raise ConstraintError(f"{kind} must be a string, not {type(value).__name__}.")
-    if "\0" in value:
+    if "\0" in value and not nul:
         raise ConstraintError(f"{kind} holds a NUL character at position {value.index(chr(0))}: remove it.")
     try:
         value.encode("utf-8")
