@@ -12,7 +12,7 @@ from smc.constraints.caching import CompileOnce, shortened, text_of
 from smc.constraints.llguidance_engine import ENGINE as LLGUIDANCE
 from smc.constraints.llguidance_engine import compile_llguidance, engine_package
 from smc.constraints.regex_grammar import literal
-from smc.constraints.regex_tree import text_tree, spelled
+from smc.constraints.regex_tree import spelled, text_tree
 from smc.constraints.xgrammar_engine import ENGINE, check_readable, compile_grammar
 from smc.errors import ConstraintError, EmptyLanguageError, one_of
 from smc.vocabulary import Vocabulary
@@ -57,4 +57,8 @@ class Choice(CompileOnce):
         return compile_grammar(vocabulary, named, self.grammar, members, located=False)
 
     def _as_regex(self) -> str:
-        return str(engine_package().LLMatcher.grammar_from_regex("|".join(spelled(text_tree(option)) for option in self.options)))
+        return str(
+            engine_package().LLMatcher.grammar_from_regex(
+                "|".join(spelled(text_tree(option)) for option in self.options)
+            )
+        )

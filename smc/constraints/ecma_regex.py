@@ -173,8 +173,8 @@ class _Reader:
             return True
         return False
 
-    def refuse(self, what: str, begin: int) -> NoReturn:
-        raise NotEcma(f"{what} at character {begin}")
+    def refuse(self, what: str, begin: int, why: str = "") -> NoReturn:
+        raise NotEcma(f"{what} at character {begin}{why and f': {why}'}")
 
     def alternatives(self) -> Tree:
         options = [self.terms()]
@@ -217,13 +217,13 @@ class _Reader:
                 return Look(self.inner(), ahead, negative)
         if not self.eat("<"):
             self.refuse(
-                f"has the group {self.text[begin : begin + 4]}.., which ECMA-262 has not (a name is written (?<name>..), and "
-                "flags, comments and atomic groups are left out)",
+                f"uses {self.text[begin : begin + 3]}",
                 begin,
+                "that begins no group of ECMA-262 (a name is written (?<name>..); flags, comments and atomic groups it has not)",
             )
         name = self.until(">")
         if not name.replace("$", "_").isidentifier() or name in self.names:
-            self.refuse(f"names a group {name!r}, which is no identifier or stands twice,", begin)
+            self.refuse(f"names a group {name!r}", begin, "that is no identifier, or another has the name")
         self.names[name] = self.groups + 1
         return self.captured()
 
@@ -319,15 +319,15 @@ class _Reader:
         self.only_with_u = self.text[begin : self.at]
         key, equals, value = name.partition("=")
         ranges = None
-        if equals and key in _KEYED and _is_name(value):
-            ranges = unicode_property(name)
-        elif name in ("Any", "ASCII", "Assigned"):
+        if (equals and key in _KEYED and _is_name(value)) or name in ("Any", "ASCII", "Assigned"):
             ranges = unicode_property(name)
         elif _is_name(name):
             ranges = unicode_property(f"gc={name}") or unicode_property(f"{name}=Yes")
         if ranges is None:
             self.refuse(
-                f"uses the Unicode property {name!r}, which ECMA-262 has not (a script is written \\p{{Script=Greek}})", begin
+                f"uses the Unicode property {name!r}",
+                begin,
+                r"ECMA-262 has none of that name (a script is written \p{Script=Greek})",
             )
         return ranges
 
@@ -355,9 +355,10 @@ class _Reader:
             return code
         if c.isascii() and c.isalnum():
             self.refuse(
-                f"uses {self.text[begin : self.at]}, which ECMA-262 does not have: write what it should match in another way "
-                "(JSON Schema's ^ and $ are the ends of the whole string). It stands",
+                f"uses {self.text[begin : self.at]}",
                 begin,
+                "ECMA-262 does not have it: write what it should match in another way (JSON Schema's ^ and $ are the ends of the "
+                "whole string)",
             )
         if c not in "^$\\.*+?()[]{}|/" and not (c == "-" and in_class):
             self.only_without_u = f"\\{c}"
@@ -365,9 +366,9 @@ class _Reader:
 
     def hex(self, digits: str, begin: int) -> int:
         if not digits or not set(digits) <= set("0123456789abcdefABCDEF"):
-            self.refuse(f"uses {self.text[begin : self.at]}, whose digits are not hexadecimal,", begin)
+            self.refuse(f"uses {self.text[begin : self.at]}", begin, "its digits are not hexadecimal")
         if int(digits, 16) > MAX_CODE:
-            self.refuse(f"names the character {digits}, beyond the last, 10FFFF,", begin)
+            self.refuse(f"names the character {digits}", begin, "the last is 10FFFF")
         return int(digits, 16)
 
     def char_class(self) -> Tree:
@@ -382,7 +383,7 @@ class _Reader:
                 high, ends = self.member()
                 if single and ends:
                     if low[0][0] > high[0][0]:
-                        self.refuse(f"has the range {self.text[begin : self.at]}, which ends before it begins,", begin)
+                        self.refuse(f"has the range {self.text[begin : self.at]}", begin, "it ends before it begins")
                     ranges.append((low[0][0], high[0][0]))
                     if high[0][0] > 0xFFFF:
                         self.only_with_u = f"the range {self.text[begin : self.at]}"

@@ -25,6 +25,7 @@ from smc.constraints.llguidance_engine import compile_llguidance
 from smc.constraints.nesting import too_deep
 from smc.constraints.notes import LanguageNote
 from smc.constraints.scannerless import to_lark
+from smc.constraints.structural_patterns import respelled_tag
 from smc.constraints.xgrammar_engine import ENGINE, check_readable, compile_grammar, read_rules
 from smc.errors import ConstraintError, one_of
 from smc.vocabulary import Vocabulary
@@ -175,8 +176,13 @@ class StructuralTag(CompileOnce):
     Two constraints are equal if their JSON texts are. Formats that name special tokens by id can never match, since
     special tokens are never allowed by a mask. The validator is the engine's own acceptance.
 
+    A ``regex`` in it is in the dialect of :class:`~smc.constraints.regex.Regex`, but for what needs a validator of its own
+    (lookaround, back-references and the like). A ``json_schema`` is read by the engine and not as
+    :class:`~smc.constraints.json_schema.JSONSchema` reads it; its patterns are searched for, as JSON Schema says.
+
     Raises:
-        ConstraintError: text that is not JSON, or a value that is no JSON object.
+        ConstraintError: text that is not JSON, or a value that is no JSON object; on `compile`, a regex that is not
+            understood or needs more than an automaton.
     """
 
     text: str
@@ -190,7 +196,7 @@ class StructuralTag(CompileOnce):
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
         """The language as xgrammar reads it."""
-        return xgr.Grammar.from_structural_tag(self.text)
+        return xgr.Grammar.from_structural_tag(json.dumps(respelled_tag(json.loads(self.text)), ensure_ascii=False))
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
         return compile_grammar(vocabulary, f"The structural tag {shortened(self.text)}", self.grammar, located=False)

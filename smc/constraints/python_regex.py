@@ -52,14 +52,8 @@ _HOLDS_IN_NOTHING = re.fullmatch(r"\B", "") is not None
 class Unreadable(ValueError):
     """A pattern with a part that is not understood.
 
-    Attributes:
-        what: the part and what is wrong with it, to follow the name of the pattern in a sentence.
-        at: where it stands.
+    The argument says what is wrong and where, to follow the name of the pattern in a sentence.
     """
-
-    def __init__(self, what: str, at: int) -> None:
-        super().__init__(f"{what} at character {at}")
-        self.what, self.at = what, at
 
 
 def parse(pattern: str, flags: frozenset[str] = NO_FLAGS) -> Tree:
@@ -114,8 +108,8 @@ class _Reader:
         text, self.at = self.text[self.at : found], found + len(end)
         return text
 
-    def refuse(self, what: str, at: int | None = None) -> NoReturn:
-        raise Unreadable(what, self.at if at is None else at)
+    def refuse(self, what: str, at: int | None = None, why: str = "") -> NoReturn:
+        raise Unreadable(f"{what} at character {self.at if at is None else at}{why and f': {why}'}")
 
     def written(self, begin: int) -> str:
         return self.text[begin : self.at]
@@ -146,7 +140,9 @@ class _Reader:
                 if repeatable == "nothing":
                     self.refuse(f"repeats nothing with {self.written(begin)}", begin)
                 if repeatable == "repeat":
-                    self.refuse(f"repeats a repetition with {self.written(begin)}: put (?:..) around the inner one,", begin)
+                    self.refuse(
+                        f"repeats a repetition with {self.written(begin)}", begin, "put (?:..) around the inner one"
+                    )
                 mode: Literal["", "?", "+"] = "+" if self.eat("+") else "?" if self.eat("?") else ""
                 items[-1] = Repeat(items[-1], *counts, mode, Mark(begin, self.written(begin)))
                 repeatable = "repeat"
@@ -201,17 +197,17 @@ class _Reader:
         begin, self.at = self.at, match.end()
         flags = self.letters(match[1], begin)
         if not allowed:
-            self.refuse(f"sets flags with {match[0]} after its beginning: put them first, or write (?{match[1]}:..)", begin)
+            self.refuse(f"sets flags with {match[0]}", begin, f"put them at its beginning, or write (?{match[1]}:..)")
         return flags
 
     def letters(self, letters: str, begin: int) -> frozenset[str]:
         for letter in letters:
             if letter == "L":
-                self.refuse("uses the flag L (LOCALE), which is for bytes: leave it out,", begin)
+                self.refuse("uses the flag L (LOCALE)", begin, "it is for bytes, and a text has characters")
             if letter not in FLAGS and letter != "u":
-                self.refuse(f"uses the flag {letter}, which is none of {', '.join(FLAGS)}", begin)
+                self.refuse(f"uses the flag {letter}", begin, f"the flags are {', '.join(FLAGS)}")
         if "a" in letters and "u" in letters:
-            self.refuse("uses the flags a and u, which exclude one another,", begin)
+            self.refuse("uses the flags a and u", begin, "they exclude one another")
         return frozenset(letters) & FLAGS.keys()
 
     def atom(self, flags: frozenset[str]) -> Tree:
@@ -247,7 +243,7 @@ class _Reader:
         if self.eat("P<") or self.eat("<"):
             name = self.until(">", "the name of a group", begin)
             if not name.isidentifier():
-                self.refuse(f"names a group {name!r}, which is no identifier,", begin)
+                self.refuse(f"names a group {name!r}", begin, "that is no identifier")
             if name in self.names:
                 self.refuse(f"names two groups {name!r}", begin)
             return self.captured(flags, begin, name)
@@ -256,14 +252,14 @@ class _Reader:
         if self.peek() in ("R", "&", "0") or self.peek().isdecimal():
             self.recursion(begin)
         if self.eat("|"):
-            self.refuse("numbers the groups of each branch anew with (?|: number them in a row,", begin)
+            self.refuse("uses (?|", begin, "Python numbers all groups in a row")
         return self.scoped(flags, begin)
 
     def recursion(self, begin: int) -> NoReturn:
         self.refuse(
-            "calls a group from inside the pattern (recursion), which no regular expression here can: write what is nested "
-            "as rules of a grammar (EBNF, GBNF or Lark). The call stands",
+            "calls a group again (recursion)",
             begin,
+            "no regular expression of Python's can. Write what is nested as rules of a grammar (EBNF, GBNF or Lark)",
         )
 
     def scoped(self, flags: frozenset[str], begin: int) -> Tree:
@@ -271,11 +267,11 @@ class _Reader:
         if match is None or match[2] == "" or not (match[1] or match[2]):
             if match is None and re.compile(r"[-+]\d+\)").match(self.text, self.at):
                 self.recursion(begin)
-            self.refuse(f"uses {self.text[begin : begin + 3]}, which begins no group of Python's", begin)
+            self.refuse(f"uses {self.text[begin : begin + 3]}", begin, "that begins no group of Python's")
         self.at = match.end()
         on, off = self.letters(match[1], begin), self.letters(match[2] or "", begin)
         if off & {"a"} or "u" in (match[2] or ""):
-            self.refuse("turns off the flag a or u, which can only be turned on,", begin)
+            self.refuse("turns off the flag a or u", begin, "they can only be turned on")
         if on & off:
             self.refuse("turns a flag on and off at once", begin)
         unicode = {"a"} if "u" in match[1] else set()
@@ -305,7 +301,7 @@ class _Reader:
         elif name in self.names:
             number = self.names[name]
         else:
-            self.refuse(f"asks for a group {name!r}, which it does not have,", begin)
+            self.refuse(f"asks for a group {name!r}", begin, "it has none of that name so far")
         yes, flags = self.terms(flags, first=False)
         no, flags = self.terms(flags, first=False) if self.eat("|") else (EMPTY, flags)
         if self.eat("|"):
@@ -317,7 +313,7 @@ class _Reader:
     def check_conditions(self) -> None:
         for number, at in self.conditions:
             if not 1 <= number <= self.groups:
-                self.refuse(f"asks for group {number}, which it does not have,", at)
+                self.refuse(f"asks for group {number}", at, f"it has {self.groups}")
 
     def reference(self, name: str, flags: frozenset[str], begin: int) -> Tree:
         number = int(name) if name.isdecimal() and name.isascii() else self.names.get(name, 0)
@@ -372,13 +368,15 @@ class _Reader:
         if c == "b" and in_class:
             return 8
         if c.isascii() and c.isalnum():
-            self.refuse(f"uses {self.written(begin)}, which Python's re does not have: write the characters that it means,", begin)
+            self.refuse(
+                f"uses {self.written(begin)}", begin, "Python's re does not have it: write the characters that it means"
+            )
         return ord(c)
 
     def octal(self, digits: str, begin: int) -> int:
         code = int(digits, 8)
         if code > 0o377:
-            self.refuse(f"uses {self.written(begin)}, beyond the last octal escape \\377,", begin)
+            self.refuse(f"uses {self.written(begin)}", begin, r"the last octal escape is \377")
         return code
 
     def hexadecimal(self, c: str, begin: int) -> int:
@@ -389,7 +387,7 @@ class _Reader:
         self.at += 0 if braced else len(digits)
         code = int(digits, 16)
         if code > LAST:
-            self.refuse(f"uses {self.written(begin)}, beyond the last character,", begin)
+            self.refuse(f"uses {self.written(begin)}", begin, f"the last character is {LAST:X}")
         return code
 
     def named(self, begin: int) -> int:
@@ -399,14 +397,14 @@ class _Reader:
         try:
             return ord(unicodedata.lookup(name))
         except (KeyError, TypeError):
-            self.refuse(f"names a character {name!r}, which there is not,", begin)
+            self.refuse(f"names a character {name!r}", begin, "Unicode has none of that name")
 
     def property(self, c: str, flags: frozenset[str], begin: int) -> Ranges:
         name = self.until("}", "a property", begin) if self.eat("{") else self.take()
         denied = (c == "P") != name.startswith("^")
         ranges = unicode_property(name.removeprefix("^"), "i" in flags, "a" in flags)
         if ranges is None:
-            self.refuse(f"uses the Unicode property {name!r}, which there is not,", begin)
+            self.refuse(f"uses the Unicode property {name!r}", begin, "the `regex` package knows none of that name")
         return complement(ranges) if denied else ranges
 
     def char_class(self, flags: frozenset[str], begin: int) -> Tree:
@@ -423,7 +421,7 @@ class _Reader:
                 high = self.class_member(flags, begin)
                 if isinstance(high, int):
                     if high < low:
-                        self.refuse(f"has the range {self.written(at)}, which ends before it begins,", at)
+                        self.refuse(f"has the range {self.written(at)}", at, "it ends before it begins")
                     ranges.append((low, high))
                     continue
                 self.at = hyphen  # no range ends in a set: the hyphen stands for itself, and is read as the next member

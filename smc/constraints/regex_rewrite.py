@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from smc.constraints.character_sets import either_case
 from smc.constraints.notes import LanguageNote
 from smc.constraints.python_regex import NO_FLAGS, Unreadable, parse
-from smc.constraints.character_sets import either_case
 from smc.constraints.regex_tree import (
     EMPTY,
     Alt,
-    Anchor,
     Atomic,
     Boundary,
     Chars,
@@ -68,7 +67,7 @@ def respell(pattern: str, what: str, flags: frozenset[str] = NO_FLAGS) -> Respel
     try:
         tree = parse(pattern, flags)
     except Unreadable as error:
-        raise ConstraintError(f"{what} {error.what} at character {error.at}. Correct it, or leave that part out.") from None
+        raise ConstraintError(f"{what} {error}. Correct it, or leave that part out.") from None
     widener = _Widener(what)
     return Respelled(possible(widener.regular(tree)), for_validator(tree), tuple(widener.notes))
 

@@ -317,4 +317,4 @@ def _class(ranges: Ranges) -> str:
 
 def _code(code: int) -> str:
     char = chr(code)
-    return char if char.isascii() and char.isalnum() else f"\\x{code:02x}" if code < 128 else f"\\U{code:08x}"
+    return f"\\x{code:02x}" if char.isascii() and not char.isalnum() else char
