@@ -28,7 +28,7 @@ class Choice(CompileOnce):
 
     Raises:
         EmptyLanguageError: no options.
-        ConstraintError: an option that is not a string, or holds a NUL or a lone surrogate (see FiniteLanguage).
+        ConstraintError: an option that is not a string, or holds a lone surrogate (see FiniteLanguage).
         OptionError: an unknown engine.
     """
 
@@ -38,7 +38,7 @@ class Choice(CompileOnce):
     def __init__(self, options: Iterable[str], *, engine: str = ENGINE) -> None:
         if isinstance(options, str | bytes):
             raise ConstraintError(f"Choice takes a list of strings, not one string: write Choice([{options!r}]).")
-        distinct = {text_of("An option of a Choice", option) for option in options}
+        distinct = {text_of("An option of a Choice", option, nul="allowed") for option in options}
         if not distinct:
             raise EmptyLanguageError("Choice has no options: give at least one string.")
         object.__setattr__(self, "options", tuple(sorted(distinct)))

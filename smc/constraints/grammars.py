@@ -20,6 +20,7 @@ import xgrammar as xgr
 from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, shortened, text_of
 from smc.constraints.gbnf import rule_name, to_ebnf
+from smc.constraints.lark_patterns import plain_patterns
 from smc.constraints.llguidance_engine import ENGINE as LLGUIDANCE
 from smc.constraints.llguidance_engine import compile_llguidance
 from smc.constraints.nesting import too_deep
@@ -55,7 +56,7 @@ class EBNF(CompileOnce):
     check: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
-        text_of("An EBNF grammar", self.text)
+        text_of("An EBNF grammar", self.text, nul="escaped")
         one_of("engine", self.engine, (ENGINE, LLGUIDANCE))
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
@@ -83,7 +84,7 @@ class GBNF(CompileOnce):
     check: bool = field(default=True, kw_only=True)
 
     def __init__(self, source: str | PathLike[str], *, engine: str = ENGINE, check: bool = True) -> None:
-        text = text_of("A GBNF grammar", _read(source))
+        text = text_of("A GBNF grammar", _read(source), nul="escaped")
         to_ebnf(text)  # what the dialect does not know is refused here, before any work
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "engine", one_of("engine", engine, (ENGINE, LLGUIDANCE)))
@@ -121,7 +122,7 @@ class Lark(CompileOnce):
     check: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
-        text_of("A Lark grammar", self.text)
+        text_of("A Lark grammar", self.text, nul="escaped")
         one_of("engine", self.engine, (ENGINE, LLGUIDANCE))
 
     @property
@@ -131,13 +132,19 @@ class Lark(CompileOnce):
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
         """The language as xgrammar reads it."""
-        return xgr.Grammar.from_lark(self.text, tokenizer_info=tokens)
+        return xgr.Grammar.from_lark(plain_patterns(self.text, self._named), tokenizer_info=tokens)
+
+    @property
+    def _named(self) -> str:
+        return f"The Lark grammar {shortened(self.text)!r}"
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
-        named, written = f"The Lark grammar {shortened(self.text)!r}", _lark_names(self.text)
+        named, written = self._named, _lark_names(self.text)
         if self.engine == LLGUIDANCE:
             notes = check_readable(vocabulary, named, self.grammar, written) if self.check else ()
-            return compile_llguidance(vocabulary, named, lambda: self.text, located=True, notes=notes)
+            return compile_llguidance(
+                vocabulary, named, lambda: plain_patterns(self.text, named), located=True, notes=notes
+            )
         return compile_grammar(vocabulary, named, self.grammar, written=written, check=self.check)
 
 

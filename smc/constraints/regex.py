@@ -59,7 +59,7 @@ class Regex(CompileOnce):
 
     def __init__(self, pattern: str | re.Pattern[str] | regex.Pattern[str], *, engine: str = ENGINE) -> None:
         text, flags = (pattern, "") if isinstance(pattern, str) else _compiled(pattern)
-        object.__setattr__(self, "pattern", text_of("A regex", text, nul=True))
+        object.__setattr__(self, "pattern", text_of("A regex", text, nul="allowed"))
         object.__setattr__(self, "flags", flags)
         object.__setattr__(self, "engine", one_of("engine", engine, (ENGINE, LLGUIDANCE)))
 
@@ -108,7 +108,7 @@ def _compiled(pattern: object) -> tuple[str, str]:
         ConstraintError: not one of text, or one with flags that are not understood.
     """
     if not isinstance(pattern, re.Pattern | regex.Pattern):
-        raise ConstraintError(f"A regex is a string or a compiled pattern, not {type(pattern).__name__}.")
+        raise ConstraintError(f"A regex must be a string or a compiled pattern, not {type(pattern).__name__}.")
     text, flags = pattern.pattern, int(pattern.flags)
     if not isinstance(text, str):
         raise ConstraintError(f"The regex {shortened(repr(text))} is of bytes: compile it from a string.")
