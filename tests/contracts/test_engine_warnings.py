@@ -13,6 +13,7 @@ from smc.constraints.base import Constraint
 from smc.constraints.crosscheck import BYTES
 from smc.errors import ConstraintError
 
+
 def outcome(printed: str) -> str:
     """What the hook of the tests' conftest makes of a test that passed and printed this."""
     spec = importlib.util.spec_from_file_location("root_conftest", Path(__file__).parents[1] / "conftest.py")
