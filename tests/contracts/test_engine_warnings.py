@@ -17,7 +17,8 @@ from smc.errors import ConstraintError
 def outcome(printed: str) -> str:
     """What the hook of the tests' conftest makes of a test that passed and printed this."""
     spec = importlib.util.spec_from_file_location("root_conftest", Path(__file__).parents[1] / "conftest.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     conftest = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(conftest)
     report = pytest.TestReport(
