@@ -117,7 +117,7 @@ class _Reader:
     # ------------------------------------------------------------------ alternatives, sequences, repetitions
 
     def alternatives(self, flags: frozenset[str], outermost: bool = False) -> Tree:
-        options = []
+        options: list[Tree] = []
         while True:
             tree, flags = self.terms(flags, first=outermost and not options)
             options.append(tree)

@@ -65,7 +65,7 @@ def read_by_python(rng: random.Random, number: int) -> list[tuple[str, re.Patter
 
 
 def test_random_classes_hold_the_characters_that_python_takes() -> None:
-    for pattern, python in read_by_python(random.Random(13), 1500):
+    for pattern, python in read_by_python(random.Random(13), 700):
         members = {char for char in ALPHABET if python.fullmatch(char)}
         tree = parse(pattern)
         assert isinstance(tree, Chars)
@@ -74,7 +74,7 @@ def test_random_classes_hold_the_characters_that_python_takes() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_random_classes_are_the_same_to_the_engine_and_the_validator(engine: str) -> None:
-    classes = read_by_python(random.Random(14), 200)
+    classes = read_by_python(random.Random(14), 80)
     numbered = "|".join(f"{at:03d}(?:{pattern})" for at, (pattern, _) in enumerate(classes))
     compiled = Regex(numbered, engine=engine).compile(BYTES)
     for at, (pattern, python) in enumerate(classes):
@@ -130,7 +130,7 @@ def test_properties_are_those_of_the_regex_package(engine: str) -> None:
     patterns = [rf"\p{{{name}}}" for name in names] + [rf"[^\p{{{name}}}-]" for name in names]
     patterns += [r"(?i:\p{Lu})", r"[[:punct:]]", r"[\P{L}\d]"]
     compiled = Regex("|".join(f"{at:02d}{p}" for at, p in enumerate(patterns)), engine=engine).compile(BYTES)
-    chars = [*ALPHABET, *map(chr, range(0x400, 0xD800, 97)), *map(chr, range(0x10000, 0x30000, 997))]
+    chars = [*ALPHABET, *map(chr, range(0x400, 0xD800, 397)), *map(chr, range(0x10000, 0x30000, 3997))]
     for at, pattern in enumerate(patterns):
         oracle = regex.compile(pattern)
         for char in chars:
@@ -158,7 +158,7 @@ def test_compiled_patterns_bring_their_flags(compiled: re.Pattern[str]) -> None:
         (regex.compile("a", regex.V1), "flags that are not understood"),
         ("(?L:a)", r"uses the flag L \(LOCALE\) at character 0"),
         ("a(?i)b", r"sets flags with \(\?i\) at character 1: put them at its beginning"),
-        (r"\((?:[^()]|(?R))*\)", "calls a group again .* EBNF, GBNF or Lark"),
+        (r"\((?:[^()]|(?R))*\)", "calls a group again .*EBNF, GBNF or Lark"),
         ("(a(?1)?b)", "calls a group again"),
         ("(?P<n>a(?&n)?b)", "calls a group again"),
         (r"\X", r"uses \\X at character 0: Python's re does not have it"),
@@ -205,7 +205,7 @@ def test_random_syntax_is_read_or_refused_as_python_does() -> None:
     rng = random.Random(15)
     texts = ["".join(text) for n in range(3) for text in itertools.product("abAs\u017fiI\u01301\n-#", repeat=n)]
     read = 0
-    for _ in range(2500):
+    for _ in range(1500):
         pattern = rng.choice(["", "", "(?i)", "(?s)", "(?m)", "(?x)", "(?a)"])
         pattern += "".join(rng.choice(PIECES) for _ in range(rng.randint(1, 6)))
         with warnings.catch_warnings():
@@ -218,4 +218,4 @@ def test_random_syntax_is_read_or_refused_as_python_does() -> None:
         validator = regex.compile(respell(pattern, "it").validator)
         for text in texts:
             assert bool(validator.fullmatch(text)) == bool(python.fullmatch(text)), (pattern, text)
-    assert read > 500
+    assert read > 250
