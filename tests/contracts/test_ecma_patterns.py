@@ -14,7 +14,7 @@ from smc.constraints.json_patterns import found
 from smc.errors import ConstraintError, EmptyLanguageError
 
 ENGINES = ["xgrammar", "llguidance"]
-ATOMS = [r"\n", '"', r"\\", r"\x0b", "a", r'[\n"]', "[^a]", ".", r"[\\]", r"\t", r"\p{L}", r"[^\p{L}]", r"[\-\"]"]
+ATOMS = [r"\n", '"', r"\\", r"\x0b", "a", r'[\n"]', "[^a]", ".", r"[\\]", r"\t", r"\p{L}", r"[^\p{L}]", r"[\-a]"]
 COUNTS = ["", "", "?", "*", "+", "{2}", "{1,2}", "{0,1}", "{2,}", "??"]
 TEXTS = ["".join(text) for n in range(4) for text in itertools.product('\n"\\\x0baé', repeat=n)] + ["aaaaa", "a-"]
 
