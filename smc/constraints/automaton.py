@@ -112,7 +112,7 @@ def token_automaton(
         return explore(compiled, vocabulary, min(max_states, MAX_EXPLORED) if has_regex else max_states)
     except AutomatonError as error:
         if isinstance(constraint, Regex):
-            return from_regex(constraint.pattern, vocabulary, max_states)
+            return from_regex(constraint.spelled, vocabulary, max_states)
         if isinstance(constraint, JSONSchema):
             return from_regex(_schema_pattern(constraint), vocabulary, max_states)
         raise AutomatonError(f"{type(constraint).__name__}: {error}") from None

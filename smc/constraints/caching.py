@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from smc.constraints.base import CompiledConstraint
 from smc.errors import ConstraintError, EmptyLanguageError
@@ -90,16 +90,21 @@ class CompileOnce(Portable, ABC):
         return cache[self]
 
 
-def text_of(kind: str, value: object) -> str:
+def text_of(kind: str, value: object, *, nul: Literal["refused", "allowed", "escaped"] = "refused") -> str:
     """`value` if it is text that an engine can read.
+
+    Args:
+        kind: names it in errors.
+        nul: whether the character NUL, at which an engine would end it, is refused or allowed, or may be written as an escape.
 
     Raises:
         ConstraintError: not a string, or one with characters that no engine can read.
     """
     if not isinstance(value, str):
         raise ConstraintError(f"{kind} must be a string, not {type(value).__name__}.")
-    if "\0" in value:
-        raise ConstraintError(f"{kind} holds a NUL character at position {value.index(chr(0))}: remove it.")
+    if "\0" in value and nul != "allowed":
+        instead = r"write the escape \u0000 in its place" if nul == "escaped" else "Regex and Choice can hold one"
+        raise ConstraintError(f"{kind} holds a NUL character at position {value.index(chr(0))}: {instead}.")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -11,7 +11,8 @@ from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, text_of
 from smc.constraints.llguidance_engine import ENGINE as LLGUIDANCE
 from smc.constraints.llguidance_engine import compile_llguidance, engine_package
-from smc.constraints.regex_rewrite import literal
+from smc.constraints.regex_grammar import literal
+from smc.constraints.regex_tree import spelled, text_tree
 from smc.constraints.xgrammar_engine import ENGINE, check_readable, compile_grammar
 from smc.errors import ConstraintError, EmptyLanguageError, one_of, quoted
 from smc.vocabulary import Vocabulary
@@ -27,7 +28,7 @@ class Choice(CompileOnce):
 
     Raises:
         EmptyLanguageError: no options.
-        ConstraintError: an option that is not a string, or holds a NUL or a lone surrogate (see FiniteLanguage).
+        ConstraintError: an option that is not a string, or holds a lone surrogate (see FiniteLanguage).
         OptionError: an unknown engine.
     """
 
@@ -37,7 +38,7 @@ class Choice(CompileOnce):
     def __init__(self, options: Iterable[str], *, engine: str = ENGINE) -> None:
         if isinstance(options, str | bytes):
             raise ConstraintError(f"Choice takes a list of strings, not one string: write Choice([{quoted(options)}]).")
-        distinct = {text_of("An option of a Choice", option) for option in options}
+        distinct = {text_of("An option of a Choice", option, nul="allowed") for option in options}
         if not distinct:
             raise EmptyLanguageError("Choice has no options: give at least one string.")
         object.__setattr__(self, "options", tuple(sorted(distinct)))
@@ -45,7 +46,7 @@ class Choice(CompileOnce):
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
         """The language as xgrammar reads it."""
-        return xgr.Grammar.from_ebnf("root ::= " + " | ".join(map(_literal, self.options)))
+        return xgr.Grammar.from_ebnf("root ::= " + " | ".join(map(literal, self.options)))
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
         members = frozenset(option.encode("utf-8") for option in self.options).__contains__
@@ -56,10 +57,8 @@ class Choice(CompileOnce):
         return compile_grammar(vocabulary, named, self.grammar, members, located=False)
 
     def _as_regex(self) -> str:
-        return str(engine_package().LLMatcher.grammar_from_regex("|".join(map(literal, self.options))))
-
-
-def _literal(text: str) -> str:
-    # Eight-digit escapes are the only ones that end by themselves, whatever follows.
-    plain = {chr(code) for code in range(32, 127)} - {'"', "\\"}
-    return '"' + "".join(char if char in plain else f"\\U{ord(char):08x}" for char in text) + '"'
+        return str(
+            engine_package().LLMatcher.grammar_from_regex(
+                "|".join(spelled(text_tree(option)) for option in self.options)
+            )
+        )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import chain
+from typing import Protocol
 
 Ranges = tuple[tuple[int, int], ...]
 """Disjoint inclusive ranges in ascending order."""
@@ -40,12 +42,36 @@ def size(ranges: Ranges) -> int:
 
 
 @cache
-def shorthand(letter: str) -> Ranges:
-    """What ``\\d``, ``\\w``, ``\\s`` and their capitals match in Python's `re`."""
+def shorthand(letter: str, ascii_only: bool = False) -> Ranges:
+    """What ``\\d``, ``\\w``, ``\\s`` and their capitals match in Python's `re`, by its tables or in ASCII alone."""
     if letter.isupper():
-        return complement(shorthand(letter.lower()))
-    matches = re.compile(f"\\{letter}").match
-    return merged((code, code) for code in range(LAST + 1) if matches(chr(code)))
+        return complement(shorthand(letter.lower(), ascii_only))
+    return runs(re.compile(f"\\{letter}+", re.ASCII if ascii_only else re.UNICODE).finditer)
+
+
+def runs(find: Callable[[str], Iterable[Match]]) -> Ranges:
+    """The ranges that a search for runs of characters (``\\w+``) finds in the text of all characters, in order."""
+    spans = (match.span() for match in find(every_character()))
+    return merged((_code(begin), _code(end - 1)) for begin, end in spans)
+
+
+class Match(Protocol):
+    """What both regex packages return of a search."""
+
+    def span(self) -> tuple[int, int]:
+        """Where it begins and ends."""
+        ...
+
+
+@cache
+def every_character() -> str:
+    """The text of all characters, in order."""
+    return "".join(map(chr, chain(range(SURROGATES[0]), range(SURROGATES[1] + 1, LAST + 1))))
+
+
+def _code(index: int) -> int:
+    """The code point at a place of the text of all characters."""
+    return index if index < SURROGATES[0] else index + SURROGATES[1] + 1 - SURROGATES[0]
 
 
 def _around_surrogates(low: int, high: int) -> Iterable[tuple[int, int]]:

@@ -25,6 +25,7 @@ from smc.constraints.nesting import too_deep
 from smc.constraints.notes import LanguageNote
 from smc.constraints.scannerless import to_lark
 from smc.constraints.sources import no_such_file, text_or_file
+from smc.constraints.structural_patterns import respelled_tag
 from smc.constraints.undefined_rules import mistaken_classes, names_of, settle, undefined, with_all_defined
 from smc.constraints.xgrammar_engine import ENGINE, compile_grammar, read_rules
 from smc.errors import ConstraintError, one_of, true_or_false
@@ -111,7 +112,7 @@ class EBNF(RuleGrammar):
 
     def __post_init__(self) -> None:
         found = text_or_file("An EBNF grammar", self.text, isinstance(self.text, str) and "::=" in self.text)
-        object.__setattr__(self, "text", text_of("An EBNF grammar", found))
+        object.__setattr__(self, "text", text_of("An EBNF grammar", found, nul="escaped"))
         one_of("engine", self.engine, (ENGINE, LLGUIDANCE))
         true_or_false("check", self.check)
 
@@ -145,7 +146,7 @@ class GBNF(RuleGrammar):
     check: bool = field(default=True, kw_only=True)
 
     def __init__(self, source: str | PathLike[str], *, engine: str = ENGINE, check: bool = True) -> None:
-        text = text_of("A GBNF grammar", _read(source))
+        text = text_of("A GBNF grammar", _read(source), nul="escaped")
         to_ebnf(text)  # what the dialect does not know is refused here, before any work
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "engine", one_of("engine", engine, (ENGINE, LLGUIDANCE)))
@@ -171,8 +172,13 @@ class StructuralTag(CompileOnce):
     Two constraints are equal if their JSON texts are. Formats that name special tokens by id can never match, since
     special tokens are never allowed by a mask. The validator is the engine's own acceptance.
 
+    A ``regex`` in it is in the dialect of :class:`~smc.constraints.regex.Regex`, but for what needs a validator of its own
+    (lookaround, back-references and the like). A ``json_schema`` is read by the engine and not as
+    :class:`~smc.constraints.json_schema.JSONSchema` reads it; its patterns are searched for, as JSON Schema says.
+
     Raises:
-        ConstraintError: text that is not JSON, or a value that is no JSON object.
+        ConstraintError: text that is not JSON, or a value that is no JSON object; on `compile`, a regex that is not
+            understood or needs more than an automaton.
     """
 
     text: str
@@ -186,7 +192,7 @@ class StructuralTag(CompileOnce):
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
         """The language as xgrammar reads it."""
-        return xgr.Grammar.from_structural_tag(self.text)
+        return xgr.Grammar.from_structural_tag(json.dumps(respelled_tag(json.loads(self.text)), ensure_ascii=False))
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
         return compile_grammar(vocabulary, f"The structural tag {shortened(self.text)}", self.grammar, located=False)

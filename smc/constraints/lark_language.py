@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import xgrammar as xgr
 
 from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, shortened, text_of
 from smc.constraints.lark_grammar import Respelled, respell
+from smc.constraints.lark_patterns import plain_patterns
 from smc.constraints.lark_text import LEXERS, LarkSyntaxError, read
 from smc.constraints.llguidance_engine import ENGINE as LLGUIDANCE
 from smc.constraints.llguidance_engine import compile_llguidance
@@ -63,7 +64,7 @@ class Lark(CompileOnce):
 
     def __post_init__(self) -> None:
         found = text_or_file("A Lark grammar", self.text, isinstance(self.text, str) and ":" in self.text)
-        object.__setattr__(self, "text", text_of("A Lark grammar", found))
+        object.__setattr__(self, "text", text_of("A Lark grammar", found, nul="escaped"))
         one_of("engine", self.engine, (ENGINE, LLGUIDANCE))
         one_of("lexer", self.lexer, LEXERS)
         true_or_false("check", self.check)
@@ -86,7 +87,7 @@ class Lark(CompileOnce):
         """The language as xgrammar reads it."""
         respelled = self._respelled
         if respelled is None:
-            return xgr.Grammar.from_lark(self.text, tokenizer_info=tokens)
+            return xgr.Grammar.from_lark(plain_patterns(self.text, self._named), tokenizer_info=tokens)
         return self._settled(respelled)[0]
 
     @property
@@ -118,12 +119,11 @@ class Lark(CompileOnce):
     def _as_it_is(self, vocabulary: Vocabulary) -> CompiledConstraint:
         """The grammar as the engine reads it."""
         named, written = self._named, _rule_names(self.text)
-        if self.engine == ENGINE:
-            _refuse_unknown_patterns(self.text, named)
         try:
             if self.engine == LLGUIDANCE:
                 notes = check_readable(vocabulary, named, self.grammar, written) if self.check else ()
-                return compile_llguidance(vocabulary, named, lambda: self.text, located=True, notes=notes)
+                plain = partial(plain_patterns, self.text, named)
+                return compile_llguidance(vocabulary, named, plain, located=True, notes=notes)
             return compile_grammar(vocabulary, named, self.grammar, written=written, check=self.check)
         except ConstraintError:
             if not _ADDITIONS.search(_QUOTED.sub("", self.text)):
@@ -140,7 +140,7 @@ _QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|/(?!/)(?:[^/\\\n]|\\.)+/|//[^\n]*')
 _ADDITIONS = re.compile(r"%(?:json|lark|regex|llguidance)|<[^\s<>]+>|@\w|&|~(?!\s*\d)")
 """What the engines add to Lark's syntax."""
 
-_READ_OTHERWISE = re.compile(r"%ignore|\\[wd]", re.IGNORECASE)
+_READ_OTHERWISE = re.compile("%ignore")
 _XGRAMMAR_ALONE = LanguageNote(
     "narrower",
     "",
@@ -154,19 +154,6 @@ _LONGEST_MATCH = LanguageNote(
     "terminals",
     "each terminal takes the longest match, so that texts which need a shorter one are left out",
 )
-
-
-def _refuse_unknown_patterns(text: str, named: str) -> None:
-    """Refuse patterns that Python cannot read: xgrammar would take an escape that it does not know for the letter itself."""
-    for quoted in _QUOTED.finditer(text):
-        if quoted[0][0] == "/" and quoted[0][1] != "/":
-            try:
-                re.compile(quoted[0][1:-1].replace(r"\/", "/"))
-            except re.error as error:
-                raise ConstraintError(
-                    f"{named} has a pattern that is not understood, {shortened(quoted[0])!r}: {error}. Write it in the syntax of Python's "
-                    "`re`, or use engine='llguidance'."
-                ) from None
 
 
 def _rule_names(text: str) -> Mapping[str, str]:

@@ -1,9 +1,17 @@
-"""Regular expressions as trees, over sets of code points."""
+"""Regular expressions as trees, over sets of code points.
+
+Two dialects are read into these trees (`python_regex`, `ecma_regex`), and the engines' patterns are written from them
+(`spelled`, `grammar`, the strings of JSON), so that no engine sees the syntax of a user.
+
+A tree is *regular* if it is made of characters, sequences, alternatives and repetitions alone. The other parts are what no
+automaton can do, or needs to: `regex_rewrite` and `ecma_regex` take them out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 MAX_CODE = 0x10FFFF
 Ranges = tuple[tuple[int, int], ...]
@@ -31,22 +39,96 @@ class Alt:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """Where a part stands in the pattern, and how it is written there."""
+
+    at: int
+    text: str
+
+
+NOWHERE = Mark(0, "")
+
+
+@dataclass(frozen=True)
 class Repeat:
-    """From `least` to `most` times (None: without end)."""
+    """From `least` to `most` times (None: without end); as many as possible, as few ("?"), or as many and never fewer ("+")."""
 
     item: Tree
     least: int
     most: int | None
+    mode: Literal["", "?", "+"] = ""
+    mark: Mark = NOWHERE
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """The beginning or the end of the text."""
+    """The beginning or the end of the text, of a line, or of the text less a last newline."""
 
     start: bool
+    of: Literal["text", "line", "last line"] = "text"
+    mark: Mark = NOWHERE
 
 
-Tree = Chars | Seq | Alt | Repeat | Anchor
+@dataclass(frozen=True)
+class Group:
+    """A group whose text can be referred to."""
+
+    item: Tree
+    number: int
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The text that a group matched, in either case if `ignore_case`."""
+
+    number: int
+    ignore_case: bool = False
+    mark: Mark = NOWHERE
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One of two, by whether a group has matched."""
+
+    number: int
+    yes: Tree
+    no: Tree
+    mark: Mark = NOWHERE
+
+
+@dataclass(frozen=True)
+class Look:
+    """Text that must (or must not) follow, or stand before."""
+
+    item: Tree
+    ahead: bool
+    negative: bool
+    mark: Mark = NOWHERE
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A place between a character of `word` and one that is none (or the text's end); `inside`: any other place.
+
+    Attributes:
+        holds_in_nothing: whether the one place of the empty text is such an other place.
+    """
+
+    word: Ranges
+    inside: bool
+    holds_in_nothing: bool = True
+    mark: Mark = NOWHERE
+
+
+@dataclass(frozen=True)
+class Atomic:
+    """What is matched first, for good."""
+
+    item: Tree
+    mark: Mark = NOWHERE
+
+
+Tree = Chars | Seq | Alt | Repeat | Anchor | Group | Reference | Condition | Look | Boundary | Atomic
 
 EMPTY = Seq(())
 SURROGATES: Ranges = ((0xD800, 0xDFFF),)
@@ -60,26 +142,30 @@ ANY_TEXT = Repeat(Chars(ANYTHING), 0, None)
 
 
 def widths(tree: Tree) -> tuple[int, int | None]:
-    """The fewest and the most characters of a tree without anchors."""
+    """The fewest and the most characters of a tree."""
     if isinstance(tree, Chars):
         return 1, 1
+    if isinstance(tree, Anchor | Look | Boundary):
+        return 0, 0
+    if isinstance(tree, Reference):
+        return 0, None
+    if isinstance(tree, Group | Atomic):
+        return widths(tree.item)
     if isinstance(tree, Repeat):
         low, high = widths(tree.item)
         most = 0 if high == 0 or tree.most == 0 else None if high is None or tree.most is None else high * tree.most
         return low * tree.least, most
-    if isinstance(tree, Anchor):
-        return 0, 0
     if isinstance(tree, Seq):
         both = [widths(item) for item in tree.items]
         highs = [high for _, high in both]
         return sum(low for low, _ in both), None if None in highs else sum(high or 0 for high in highs)
-    both = [widths(option) for option in tree.options]
+    both = [widths(option) for option in (tree.options if isinstance(tree, Alt) else (tree.yes, tree.no))]
     highs = [high for _, high in both]
     return min(low for low, _ in both), None if None in highs else max(high or 0 for high in highs)
 
 
 def within(tree: Tree, least: int, most: int | None) -> Tree | None:
-    """The texts of `tree` with `least` to `most` characters, if they have a simple form; None if they have not.
+    """The texts of a regular `tree` with `least` to `most` characters, if they have a simple form; None if they have not.
 
     Simple are trees in which at most one repetition of a character has no fixed length.
     """
@@ -116,7 +202,7 @@ def _outside(tree: Tree, least: int, most: int | None) -> bool:
 
 
 def nonempty(tree: Tree) -> Tree | None:
-    """The texts of `tree` without the empty one; None if there are no others."""
+    """The texts of a regular `tree` without the empty one; None if there are no others."""
     if isinstance(tree, Chars):
         return tree
     if isinstance(tree, Repeat):
@@ -129,7 +215,8 @@ def nonempty(tree: Tree) -> Tree | None:
     if isinstance(tree, Alt):
         options = [option for option in map(nonempty, tree.options) if option is not None]
         return either(options) if options else None
-    if isinstance(tree, Anchor) or not tree.items:
+    assert isinstance(tree, Seq), tree
+    if not tree.items:
         return None
     if widths(tree)[0]:
         return tree
@@ -140,7 +227,7 @@ def nonempty(tree: Tree) -> Tree | None:
 
 
 def possible(tree: Tree) -> Tree:
-    """The same texts, without the ways that need a character out of none; NOTHING if there are no others."""
+    """The same texts of a regular `tree`, without the ways that need a character out of none; NOTHING if there are no others."""
     if isinstance(tree, Repeat):
         item = possible(tree.item)
         if item == NOTHING:
@@ -153,6 +240,11 @@ def possible(tree: Tree) -> Tree:
         options = [option for option in map(possible, tree.options) if option != NOTHING]
         return either(options) if options else NOTHING
     return tree
+
+
+def text_tree(text: str) -> Tree:
+    """Exactly `text`."""
+    return sequence(Chars(((ord(char), ord(char)),)) for char in text)
 
 
 def sequence(items: Iterable[Tree]) -> Tree:
@@ -204,25 +296,25 @@ def common(a: Ranges, b: Ranges) -> Ranges:
 
 
 def spelled(tree: Tree) -> str:
-    """A tree without anchors as a pattern for a full match, in syntax that Rust's and Python's engines share."""
+    """A regular tree as a pattern for a full match, in syntax that Rust's engines and Python's share."""
     if isinstance(tree, Chars):
-        return "[" + "".join(_code(low) + (f"-{_code(high)}" if high > low else "") for low, high in tree.ranges) + "]"
+        return _class(tree.ranges)
     if isinstance(tree, Repeat):
         return f"(?:{spelled(tree.item)}){{{tree.least},{'' if tree.most is None else tree.most}}}"
     if isinstance(tree, Alt):
         return f"(?:{'|'.join(map(spelled, tree.options))})"
-    assert isinstance(tree, Seq), "an anchor"
+    assert isinstance(tree, Seq), tree
     return "".join(map(spelled, tree.items))
 
 
+def _class(ranges: Ranges) -> str:
+    if not ranges:
+        return f"[^{_code(0)}-{_code(MAX_CODE)}]"
+    if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
+        return _code(ranges[0][0])
+    return "[" + "".join(_code(low) + (f"-{_code(high)}" if high > low else "") for low, high in ranges) + "]"
+
+
 def _code(code: int) -> str:
-    c = chr(code)
-    return (
-        c
-        if c.isascii() and c.isalnum()
-        else f"\\x{code:02x}"
-        if code < 256
-        else f"\\u{code:04x}"
-        if code < 0x10000
-        else f"\\U{code:08x}"
-    )
+    char = chr(code)
+    return f"\\x{code:02x}" if char.isascii() and not char.isalnum() else char

@@ -22,7 +22,7 @@ from smc.constraints.productivity import (
     Rules,
     characters,
 )
-from smc.constraints.regex_rewrite import character_class
+from smc.constraints.regex_tree import Chars, spelled
 from smc.errors import ConstraintError
 
 
@@ -49,7 +49,7 @@ def _name(rule: int) -> str:
 
 
 def _character(ranges: Ranges) -> str:
-    return f"/{character_class(ranges)}/"
+    return f"/{spelled(Chars(ranges))}/"
 
 
 def _literal(operands: Sequence[int], _: Callable[[int], str]) -> str:

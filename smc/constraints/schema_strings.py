@@ -7,6 +7,7 @@ character that may be anything has every spelling; others have one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from smc.constraints.regex_tree import (
@@ -199,13 +200,13 @@ class PatternWriter:
             return '""'
         ways = self.alternatives(item)
         if len(ways) == 1 and isinstance(item, Chars):
-            return f"{ways[0]}{{{least},{'' if most is None else most}}}"
+            return repeated(ways[0], least, most)
         if (least, most) == (0, 1):
             return f"({' | '.join(ways)})?"
         if most is not None and most <= MAX_CHAIN:
             return self.rules.chain(ways, least, most)
         if most is not None and len(ways) == 1:
-            return f"({ways[0]}){{{least},{most}}}"
+            return repeated(ways[0], least, most)
         if least > MAX_CHAIN:
             self.exact, least = False, MAX_CHAIN
         self.exact &= most is None
@@ -243,6 +244,14 @@ def _departing(rules: Rules, words: list[str], end: str) -> str:
     for c, rest in following.items():
         ways += [f"{way} {_departing(rules, rest, end)}" for way in characters(rules, ((ord(c), ord(c)),))]
     return rules.rule(" | ".join(ways))
+
+
+def repeated(item: str, least: int, most: int | None) -> str:
+    """An expression `least` to `most` times, in brackets unless it is one class, terminal or name that is not repeated."""
+    return f"{item if _ONE.fullmatch(item) else f'({item})'}{{{least},{'' if most is None else most}}}"
+
+
+_ONE = re.compile(r'\[(?:[^\]\\]|\\.)*\]|"(?:[^"\\]|\\.)*"|\w+', re.DOTALL)
 
 
 def _choice(ways: Iterable[str]) -> str:

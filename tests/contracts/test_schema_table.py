@@ -40,9 +40,7 @@ UNFOLLOWED = {
     "lookaround": ("^(?=b)", "a"),
     "backreference": (r"^(a|b)\1$", "ab"),
     "boundary": (r"\bb\b", "abc"),
-    "property": (r"^\p{Lu}$", "a"),
     "anchor": ("(^a)+", "b"),
-    "syntax": ("[]", "a"),
 }
 
 
