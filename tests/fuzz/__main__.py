@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.fuzz.fuzzer import digest
 from tests.fuzz.kinds import FUZZERS
 from tests.fuzz.rounds import Finding, Memory
-from tests.fuzz.workers import work
+from tests.fuzz.workers import Turn, work
 
 SLICE_SECONDS = 20.0
 """How long a kind goes on before it is another one's turn."""
@@ -69,9 +69,9 @@ class Campaign:
                 future.result()
 
     def _turn(self, kind: str, seed: int, seconds: float) -> None:
-        record, before, began = self.records[kind], 0, time.monotonic()
+        record, began = self.records[kind], time.monotonic()
         before = record.tally.total()
-        for message in work(kind, seed, seconds, record.memory):
+        for message in work(Turn(kind, seed, seconds), record.memory):
             if isinstance(message, Finding):
                 record.findings += 1
                 with self.console:

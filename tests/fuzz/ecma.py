@@ -95,8 +95,9 @@ def _node() -> subprocess.Popen[str]:
 
 
 def _spelled(text: str, as_key: bool) -> tuple[str, ...]:
-    """The JSON of a text, without optional escapes and with them."""
-    spelled = dict.fromkeys(json.dumps(text, ensure_ascii=ascii_only) for ascii_only in (False, True))
+    """The JSON of a text: without optional escapes, with the one that llguidance wants, and with all."""
+    plain = json.dumps(text, ensure_ascii=False)
+    spelled = dict.fromkeys([plain, plain.replace("\x7f", "\\u007f"), json.dumps(text)])
     return tuple(f'{{{one}:1}}' if as_key else one for one in spelled)
 
 

@@ -41,10 +41,12 @@ class Finding:
 class Memory:
     """What was found before, so that one fault does not flood.
 
-    A failure is taken for one that is known if its cause is, and if it is made of all that the known one is made of.
+    A failure is taken for one that is known if its cause is, and if it is made of all that the known one is made of. Inputs made of
+    all that one is made of that ended its process are not even tried.
     """
 
     known: list[tuple[str, frozenset[str]]] = field(default_factory=list)
+    fatalities: list[frozenset[str]] = field(default_factory=list)
 
     def holds(self, cause: str, case: Any) -> bool:
         made_of = features(case)
@@ -52,6 +54,16 @@ class Memory:
 
     def add(self, cause: str, case: Any) -> None:
         self.known.append((cause, features(case)))
+
+    def fatal(self, cause: str, case: Any) -> None:
+        self.add(cause, case)
+        self.fatalities.append(features(case))
+
+    def forbids(self, case: Any) -> bool:
+        if not self.fatalities:
+            return False
+        made_of = features(case)
+        return any(fewer <= made_of for fewer in self.fatalities)
 
 
 def play(
@@ -62,6 +74,7 @@ def play(
     *,
     examples: int = EXAMPLES,
     trying: Callable[[Any], None] = lambda case: None,
+    end: float = float("inf"),
 ) -> Finding | None:
     """One round: at most one new finding, which is shrunk and remembered.
 
@@ -70,6 +83,7 @@ def play(
         memory: of findings; the new one is added.
         tally: counts inputs by outcome, "repeated" for failures that are known; those of shrinking do not count.
         trying: told of each input before it is tried.
+        end: on the clock of `time.monotonic`; after it, nothing new is tried.
     """
     best: list[tuple[Any, Failure]] = []
     began = 0.0
@@ -88,7 +102,11 @@ def play(
     @given(fuzzer.cases())
     def one(case: Any) -> None:
         nonlocal began
-        if best and time.monotonic() > began + SHRINK_SECONDS:
+        now = time.monotonic()
+        if now > (began + SHRINK_SECONDS if best else end):
+            return
+        if memory.forbids(case):
+            tally["repeated"] += not best
             return
         trying(case)
         outcome: Outcome | str

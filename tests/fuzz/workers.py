@@ -3,59 +3,99 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 from tests.fuzz.fuzzer import Failure
 from tests.fuzz.kinds import FUZZERS
 from tests.fuzz.rounds import Finding, Memory, play
+from tests.fuzz.shrinking import smallest
 
 HANG_SECONDS = 60.0
 """How long one input may take. The limit on compiling is 30 s, so nothing that keeps its promises takes as long."""
 
+SHRINK_SECONDS = 20.0
+"""How long an input that ends its process is made smaller."""
+
 Message = Finding | Counter[str]
 
 
-def work(kind: str, seed: int, seconds: float, memory: Memory) -> Iterator[Message]:
-    """Fuzz in a process for about so many seconds. Gives each finding, and the tally about once a second (what was added to it)."""
-    here, there = multiprocessing.Pipe(duplex=False)
-    process = _context().Process(target=_serve, args=(there, kind, seed, seconds, memory), daemon=True)
-    process.start()
-    there.close()
-    case: Any = None
-    try:
-        while True:
-            if not here.poll(HANG_SECONDS):
-                yield _lost(kind, seed, case, f"hangs: not done after {HANG_SECONDS:g} s", memory)
-                return
-            said, value = here.recv()
-            if said == "case":
-                case = value
-            elif said == "end":
-                return
-            else:
-                if isinstance(value, Finding):
-                    memory.add(value.failure.cause, value.case)
-                yield value
-    except EOFError:
-        process.join(5)
-        yield _lost(kind, seed, case, f"the process ended with code {process.exitcode}", memory)
-    finally:
-        if process.is_alive():
+@dataclass(frozen=True)
+class Turn:
+    """What a process is to do: rounds of a kind, with one seed after the other.
+
+    Attributes:
+        seconds: for how long. rounds: at most so many.
+    """
+
+    kind: str
+    seed: int
+    seconds: float
+    rounds: int = 1_000_000
+
+
+def work(turn: Turn, memory: Memory) -> Iterator[Message]:
+    """Do a turn in processes of its own. Gives each finding, and about once a second what is to be added to the tally.
+
+    What is found is added to `memory`, and not found again.
+    """
+    end = time.monotonic() + turn.seconds
+    while True:
+        here, there = multiprocessing.Pipe(duplex=False)
+        process = _context().Process(target=_serve, args=(there, turn, memory), daemon=True)
+        process.start()
+        there.close()
+        case, seed = None, turn.seed
+        try:
+            while here.poll(HANG_SECONDS):
+                said, value = here.recv()
+                if said == "case":
+                    seed, case = value
+                elif said == "end":
+                    return
+                else:
+                    if isinstance(value, Finding):
+                        memory.add(value.failure.cause, value.case)
+                    yield value
+            lost = f"hangs: not done after {HANG_SECONDS:g} s"
+        except EOFError:
+            process.join()
+            lost = f"the process ended with code {process.exitcode}"
+            case = smallest(case, lambda less: _ends(turn.kind, less, process.exitcode), SHRINK_SECONDS)
+        finally:
             process.kill()
-        process.join()
-        here.close()
+            process.join()
+            here.close()
+        memory.fatal(lost, case)
+        yield Finding(turn.kind, seed, case, Failure(lost, repr(case), _test(turn.kind, case)))
+        turn = Turn(turn.kind, seed + 1, end - time.monotonic(), turn.rounds - (seed - turn.seed) - 1)
+        if turn.seconds <= 0 or turn.rounds <= 0:
+            return
 
 
-def _lost(kind: str, seed: int, case: Any, what: str, memory: Memory) -> Finding:
-    """A case that no process came back from, as it is: shrinking it would take for ever."""
-    test = f"from tests.fuzz.kinds import FUZZERS\n\n\ndef test_it() -> None:\n    FUZZERS[{kind!r}].examine({case!r})\n"
-    memory.add(what, case)
-    return Finding(kind, seed, case, Failure(what, repr(case), test))
+def _test(kind: str, case: Any) -> str:
+    return f"from tests.fuzz.kinds import FUZZERS\n\n\ndef test_it() -> None:\n    FUZZERS[{kind!r}].examine({case!r})\n"
+
+
+def _ends(kind: str, case: Any, code: int | None) -> bool:
+    """Whether a case ends its process, with the same exit code."""
+    process = _context().Process(target=_once, args=(kind, case), daemon=True)
+    process.start()
+    process.join(HANG_SECONDS)
+    process.kill()
+    process.join()
+    return process.exitcode == code
+
+
+def _once(kind: str, case: Any) -> None:
+    try:
+        FUZZERS[kind].examine(case)
+    except Exception:  # a failure of its own, or a case that is none
+        return
 
 
 def _context() -> Any:
@@ -64,8 +104,8 @@ def _context() -> Any:
     return context
 
 
-def _serve(pipe: Connection, kind: str, seed: int, seconds: float, memory: Memory) -> None:
-    end, reported = time.monotonic() + seconds, 0.0
+def _serve(pipe: Connection, turn: Turn, memory: Memory) -> None:
+    end, reported = time.monotonic() + turn.seconds, 0.0
     tally: Counter[str] = Counter()
 
     def report(now: float) -> None:
@@ -75,14 +115,16 @@ def _serve(pipe: Connection, kind: str, seed: int, seconds: float, memory: Memor
             tally.clear()
             reported = now
 
-    def trying(case: Any) -> None:
-        pipe.send(("case", case))
-        report(time.monotonic())
+    for seed in range(turn.seed, turn.seed + turn.rounds):
 
-    while time.monotonic() < end:
-        finding = play(FUZZERS[kind], seed, memory, tally, trying=trying)
+        def trying(case: Any, seed: int = seed) -> None:
+            pipe.send(("case", (seed, case)))
+            report(time.monotonic())
+
+        finding = play(FUZZERS[turn.kind], seed, memory, tally, trying=trying, end=end)
         if finding:
             pipe.send(("finding", finding))
-        seed += 1
+        if time.monotonic() > end:
+            break
     report(float("inf"))
-    pipe.send(("end", os.getpid()))
+    pipe.send(("end", None))
