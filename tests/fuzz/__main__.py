@@ -23,6 +23,7 @@ SLICE_SECONDS = 20.0
 """How long a kind goes on before it is another one's turn."""
 
 SEEDS_A_SLICE = 10_000
+"""So far apart are the seeds of two turns."""
 
 FOLDER = Path("fuzz-findings")
 
@@ -34,7 +35,7 @@ class Record:
     memory: Memory = field(default_factory=Memory)
     tally: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
-    findings: int = 0
+    tests: list[Path] = field(default_factory=list)
 
 
 @dataclass
@@ -73,15 +74,17 @@ class Campaign:
         before = record.tally.total()
         for message in work(Turn(kind, seed, seconds), record.memory):
             if isinstance(message, Finding):
-                record.findings += 1
-                with self.console:
-                    print(f"{kind}: FOUND {message.failure} (seed {message.seed}): {save(message)}", flush=True)
+                path = save(message)
+                if path not in record.tests:
+                    record.tests.append(path)
+                    with self.console:
+                        print(f"{kind}: FOUND {message.failure} (seed {message.seed}): {path}", flush=True)
             else:
                 record.tally.update(message)
         tried, took = record.tally.total() - before, time.monotonic() - began
         with self.console:
             print(
-                f"{kind}: seed {seed}, {tried} inputs, {tried / took:.0f} a second; {record.findings} findings so far",
+                f"{kind}: seed {seed}, {tried} inputs, {tried / took:.0f} a second; {len(record.tests)} findings so far",
                 flush=True,
             )
 
@@ -102,7 +105,7 @@ def table(records: dict[str, Record]) -> str:
     """One row a kind."""
     head = ("kind", "inputs", "agreed", "refused", "invalid", "repeated", "findings", "seconds")
     rows = [
-        (kind, *map(str, (r.tally.total(), *(r.tally[key] for key in head[2:6]), r.findings, round(r.seconds))))
+        (kind, *map(str, (r.tally.total(), *(r.tally[key] for key in head[2:6]), len(r.tests), round(r.seconds))))
         for kind, r in records.items()
     ]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
@@ -132,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     campaign = Campaign(kinds, seed, time.monotonic() + 60 * options.minutes)
     campaign.run(max(1, options.jobs))
     print(table(campaign.records))
-    found = sum(record.findings for record in campaign.records.values())
+    found = sum(len(record.tests) for record in campaign.records.values())
     print(f"{found} findings" + (f", as tests in {FOLDER}/: pytest {FOLDER}" if found else ""))
     return 1 if found else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -195,7 +196,8 @@ def _spellings(entry: Spellings) -> tuple[str, ...]:
 def _words(text: str) -> str:
     """A message without what differs from one input to the next."""
     line = next((line for line in text.splitlines() if line.strip()), "")
-    return "".join(char if char.isalpha() or char == " " else "." for char in line.split("]")[-1])[:60].strip()
+    line = re.sub(r"^\[[\d:]+\] \S+/", "", line)
+    return re.sub(r"[^A-Za-z_.]+", " ", line)[:60].strip()
 
 
 def _place(error: BaseException) -> str:

@@ -73,29 +73,38 @@ def texts(rules: Rules, alphabet: str, number: int = 24) -> list[str]:
     near = "".join(sorted(set("".join(hint for body in rules for hint in _hints(body))))) or alphabet
     found = {"", *near[:8], *chance.sample(alphabet, 3)}
     for _ in range(number):
-        member = _derive(rules, rules[0], chance, 8)[:LONGEST]
+        member = _Deriver(rules, chance).text(rules[0])[:LONGEST]
         at, char = chance.randrange(len(member) + 1), chance.choice(near if chance.random() < 0.7 else alphabet)
         found |= {member, chance.choice([member[:at] + char + member[at:], member[:at] + member[at + 1 :]])}
     return sorted(found, key=lambda text: (len(text), text))
 
 
-def _derive(rules: Rules, part: Expression, chance: random.Random, depth: int) -> str:
-    kind = part[0]
-    if kind == "lit":
-        return str(part[1])
-    if kind == "any":
-        return chance.choice("a\n\u00e9\U0001f600")
-    if kind == "class":
-        return chance.choice([low for low, *_ in part[2]] + [high for _, high, *_ in part[2]]) if not part[1] else chance.choice("ab1\u00e9")
-    if kind == "ref":
-        return _derive(rules, rules[part[1] % len(rules)], chance, depth - 1) if depth else ""
-    if kind == "or":
-        return _derive(rules, chance.choice(part[1]), chance, depth)
-    if kind == "seq":
-        return "".join(_derive(rules, item, chance, depth) for item in part[1])
-    _, item, least, most = part[:4]
-    times = chance.randint(least, min(most if most is not None else least + 2, least + 2))
-    return "".join(_derive(rules, item, chance, depth) for _ in range(times))
+class _Deriver:
+    """A text that rules derive, or the beginning of one: what costs more than so many steps is cut short."""
+
+    def __init__(self, rules: Rules, chance: random.Random, steps: int = 60) -> None:
+        self.rules, self.chance, self.steps = rules, chance, steps
+
+    def text(self, part: Expression) -> str:
+        self.steps -= 1
+        if self.steps < 0:
+            return ""
+        kind, chance = part[0], self.chance
+        if kind == "lit":
+            return str(part[1])
+        if kind == "any":
+            return chance.choice("a\n\u00e9\U0001f600")
+        if kind == "class":
+            return chance.choice("ab1\u00e9") if part[1] else chance.choice(chance.choice(part[2])[:2])
+        if kind == "ref":
+            return self.text(self.rules[part[1] % len(self.rules)])
+        if kind == "or":
+            return self.text(chance.choice(part[1]))
+        if kind == "seq":
+            return "".join(map(self.text, part[1]))
+        _, item, least, most = part[:4]
+        times = chance.randint(least, min(most if most is not None else least + 2, least + 2))
+        return "".join(self.text(item) for _ in range(times))
 
 
 def _hints(part: Expression) -> Iterator[str]:

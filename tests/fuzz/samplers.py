@@ -213,10 +213,16 @@ def _of_all_draws(case: Any, world: World) -> str | None:
     options, healed = case["options"], [""]
     lossless = not {"top_k", "top_p"} & options.keys()
 
-    def run(draws: Draws) -> SMCResult:
-        sampler = _sampler(case | {"options": {"stop_fraction": 0.0, **options}} if "method" not in options else case, world)
+    def make() -> SMCSampler:
+        made = _sampler(case | {"options": {"stop_fraction": 0.0, **options}} if "method" not in options else case, world)
         if options.get("twist") == "learned":
-            sampler.run(world.prompt, key="what it learns from")
+            made.run(world.prompt, key="what it learns from")
+        return made
+
+    one = make()
+
+    def run(draws: Draws) -> SMCResult:
+        sampler = make() if options.get("twist") == "learned" else one
         result = sampler.run(world.prompt, draws=draws)
         healed[0] = result.healed
         return result
@@ -324,21 +330,17 @@ def _enumerate_options() -> st.SearchStrategy[Any]:
 
 
 def _baseline_options() -> st.SearchStrategy[Any]:
-    particles = [1, 2, 3, 5]
+
+    def method(name: str, **choices: list[Any]) -> st.SearchStrategy[Any]:
+        particles = st.sampled_from([1, 2, 2, 3])
+        return st.builds(lambda n, rest: {"method": name, "n_particles": n, **rest}, particles, _optional(**choices))
+
+    resampling, finished, power = ["systematic", "multinomial"], ["retire", "compete"], [1.0, 2.0]
     return st.one_of(
-        st.builds(
-            lambda rest: {"method": "smc_steering", **rest},
-            _optional(n_particles=particles, beam_factor=[1, 2, 3], finished=["compete", "retire"], target_power=[1.0, 2.0], twist=["lookahead"]),
-        ),
-        st.builds(
-            lambda rest: {"method": "grammar_smc", **rest},
-            _optional(n_particles=particles, ess_threshold=[0.0, 0.9, 1.0], target_power=[1.0, 2.0], twist=["lookahead"]),
-        ),
-        st.builds(
-            lambda rest: {"method": "awrs_smc", **rest},
-            _optional(n_particles=[1, 2], n_accepted=[2, 3], resampling=["systematic", "multinomial"], finished=["retire", "compete"]),
-        ),
-        st.builds(lambda rest: {"method": "importance_resampling", **rest}, _optional(n_particles=particles, target_power=[1.0, 2.0])),
+        method("smc_steering", beam_factor=[1, 2, 3], finished=finished, target_power=power, twist=["lookahead"]),
+        method("grammar_smc", ess_threshold=[0.0, 0.9, 1.0], target_power=power, twist=["lookahead"]),
+        method("awrs_smc", n_accepted=[2, 3], resampling=resampling, finished=finished),
+        method("importance_resampling", target_power=power),
     )
 
 

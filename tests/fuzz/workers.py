@@ -6,13 +6,13 @@ import multiprocessing
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 from tests.fuzz.fuzzer import Failure
 from tests.fuzz.kinds import FUZZERS
-from tests.fuzz.rounds import Finding, Memory, play
+from tests.fuzz.rounds import EXAMPLES, Finding, Memory, play
 from tests.fuzz.shrinking import smallest
 
 HANG_SECONDS = 60.0
@@ -29,13 +29,14 @@ class Turn:
     """What a process is to do: rounds of a kind, with one seed after the other.
 
     Attributes:
-        seconds: for how long. rounds: at most so many.
+        seconds: for how long. rounds: at most so many. examples: inputs of each.
     """
 
     kind: str
     seed: int
     seconds: float
     rounds: int = 1_000_000
+    examples: int = EXAMPLES
 
 
 def work(turn: Turn, memory: Memory) -> Iterator[Message]:
@@ -72,7 +73,8 @@ def work(turn: Turn, memory: Memory) -> Iterator[Message]:
             here.close()
         memory.fatal(lost, case)
         yield Finding(turn.kind, seed, case, Failure(lost, repr(case), _test(turn.kind, case)))
-        turn = Turn(turn.kind, seed + 1, end - time.monotonic(), turn.rounds - (seed - turn.seed) - 1)
+        rounds = turn.rounds - (seed - turn.seed) - 1
+        turn = replace(turn, seed=seed + 1, seconds=end - time.monotonic(), rounds=rounds)
         if turn.seconds <= 0 or turn.rounds <= 0:
             return
 
@@ -121,7 +123,7 @@ def _serve(pipe: Connection, turn: Turn, memory: Memory) -> None:
             pipe.send(("case", (seed, case)))
             report(time.monotonic())
 
-        finding = play(FUZZERS[turn.kind], seed, memory, tally, trying=trying, end=end)
+        finding = play(FUZZERS[turn.kind], seed, memory, tally, examples=turn.examples, trying=trying, end=end)
         if finding:
             pipe.send(("finding", finding))
         if time.monotonic() > end:
