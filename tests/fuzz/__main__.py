@@ -113,12 +113,20 @@ def table(records: dict[str, Record]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Differential fuzzers. Exit code 1: something was found.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description="Differential fuzzers. Exit code 1: something was found."
+    )
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--kind", action="append", choices=list(FUZZERS), help="one of them, or several: " + "; ".join(
-        f"{kind} ({fuzzer.about})" for kind, fuzzer in FUZZERS.items()
-    ), metavar="KIND")
-    parser.add_argument("--seed", type=int, default=None, help="of the inputs; a fresh one, which is printed, if left out")
+    parser.add_argument(
+        "--kind",
+        action="append",
+        choices=list(FUZZERS),
+        help="one of them, or several: " + "; ".join(f"{kind} ({fuzzer.about})" for kind, fuzzer in FUZZERS.items()),
+        metavar="KIND",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=None, help="of the inputs; a fresh one, which is printed, if left out"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     options = parser.parse_args(arguments)
     seed = int.from_bytes(os.urandom(3), "big") if options.seed is None else options.seed

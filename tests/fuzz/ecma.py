@@ -98,7 +98,7 @@ def _spelled(text: str, as_key: bool) -> tuple[str, ...]:
     """The JSON of a text: without optional escapes, with the one that llguidance wants, and with all."""
     plain = json.dumps(text, ensure_ascii=False)
     spelled = dict.fromkeys([plain, plain.replace("\x7f", "\\u007f"), json.dumps(text)])
-    return tuple(f'{{{one}:1}}' if as_key else one for one in spelled)
+    return tuple(f"{{{one}:1}}" if as_key else one for one in spelled)
 
 
 ECMA_PATTERNS = Ecma()

@@ -19,7 +19,36 @@ from smc.vocabulary import Vocabulary
 
 # Every byte; two stop tokens, a control token spelled like text, padding; and tokens of several bytes, of which some begin or end in
 # the middle of a character.
-_MERGES = "aa ab ba bb a- 00 01 10 .a \\n a] aé éa {\" \": \"} ,\" [[ ]] \"a a\" true null -1 0. ab1 é 😀".split()
+_MERGES = [
+    "aa",
+    "ab",
+    "ba",
+    "bb",
+    "a-",
+    "00",
+    "01",
+    "10",
+    ".a",
+    "\\n",
+    "a]",
+    "aé",
+    "éa",
+    '{"',
+    '":',
+    '"}',
+    ',"',
+    "[[",
+    "]]",
+    '"a',
+    'a"',
+    "true",
+    "null",
+    "-1",
+    "0.",
+    "ab1",
+    "é",
+    "😀",
+]
 _BROKEN = (b"a\xc3", b"\xa9a", b"\xf0\x9f", b"\x98\x80", b" \n", b"\n\n")
 VOCABULARY = Vocabulary(
     (

@@ -29,7 +29,9 @@ class Notation:
         """The rules as text."""
         lines = []
         for index, body in enumerate(rules):
-            lines.append(f"{self.names[index]} ::= {written(body, lambda part: self._leaf(part, len(rules)), times=_times)}")
+            lines.append(
+                f"{self.names[index]} ::= {written(body, lambda part: self._leaf(part, len(rules)), times=_times)}"
+            )
         return "\n".join(lines)
 
     def _leaf(self, part: Expression, rules: int) -> str:
@@ -64,7 +66,9 @@ GBNF = Notation("GBNF", ("root", "1a", "b-c", "-d"), _IN_CLASS, ".")
 
 def _times(least: int, most: int | None) -> str:
     signs = {(0, 1): "?", (0, None): "*", (1, None): "+"}
-    return signs.get((least, most)) or (f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}")
+    return signs.get((least, most)) or (
+        f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
+    )
 
 
 def _expressions() -> st.SearchStrategy[Expression]:
@@ -73,7 +77,11 @@ def _expressions() -> st.SearchStrategy[Expression]:
     literal = st.tuples(st.just("lit"), st.text(char, max_size=3), form)
     bounds = st.builds(lambda a, b, how: (min(a, b), max(a, b), how), char, st.one_of(char), form)
     single = st.builds(lambda a, how: (a, a, how), char, form)
-    klass = st.tuples(st.just("class"), st.sampled_from(["", "", "^"]), st.lists(st.one_of(single, bounds), min_size=1, max_size=3).map(tuple))
+    klass = st.tuples(
+        st.just("class"),
+        st.sampled_from(["", "", "^"]),
+        st.lists(st.one_of(single, bounds), min_size=1, max_size=3).map(tuple),
+    )
     reference = st.tuples(st.just("ref"), st.integers(0, 3))
     leaf = st.one_of(literal, klass, reference, st.just(("any",)))
 
@@ -97,7 +105,9 @@ class Grammars:
 
     def cases(self) -> st.SearchStrategy[Any]:
         rules = st.lists(_expressions(), min_size=1, max_size=4).map(tuple)
-        return st.tuples(rules, st.sampled_from(["EBNF", "GBNF"]), st.sampled_from(["xgrammar", "llguidance"]), st.booleans())
+        return st.tuples(
+            rules, st.sampled_from(["EBNF", "GBNF"]), st.sampled_from(["xgrammar", "llguidance"]), st.booleans()
+        )
 
     def examine(self, case: Any) -> Outcome:
         rules, dialect, engine, check = case

@@ -1,4 +1,4 @@
-"""Lark grammars against the `lark` package: its Earley parser, with every way to cut a text into terminals."""
+"""Lark grammars against the `lark` package: its Earley parser, with both of the lexers that go with it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,44 @@ ALPHABET = "ab01A_-.,\"'/\\()[]{}|*+?~^$ \n\t\u00e9\u00c9\u0663\u212a\u2028\u4e2
 
 _RULES = ("start", "b", "c_1")
 _TERMINALS = ("T", "U_1", "V")
-_COMMON = ("WS", "INT", "DIGIT", "LETTER", "WORD", "CNAME", "NEWLINE", "SIGNED_INT", "ESCAPED_STRING", "WS_INLINE", "HEXDIGIT")
+_COMMON = (
+    "WS",
+    "INT",
+    "DIGIT",
+    "LETTER",
+    "WORD",
+    "CNAME",
+    "NEWLINE",
+    "SIGNED_INT",
+    "ESCAPED_STRING",
+    "WS_INLINE",
+    "HEXDIGIT",
+)
 
-_PLAIN = ["a", "b", "0", "-", "_", "\\.", "\\d", "\\w", "\\s", "\\D", "\\W", "\\S", ".", "\\n", "\\t", "\\x61", "\\u00e9", "\u00e9", "\\/", "\\\\", "\\-", " "]
+_PLAIN = [
+    "a",
+    "b",
+    "0",
+    "-",
+    "_",
+    "\\.",
+    "\\d",
+    "\\w",
+    "\\s",
+    "\\D",
+    "\\W",
+    "\\S",
+    ".",
+    "\\n",
+    "\\t",
+    "\\x61",
+    "\\u00e9",
+    "\u00e9",
+    "\\/",
+    "\\\\",
+    "\\-",
+    " ",
+]
 REGEX = patterns.Dialect(
     plain=_PLAIN,
     outside=["^", "$", "\\b", "\\B", "\\Z", "\\1", "\\p{L}", '"', "\\("],
@@ -37,7 +72,9 @@ def _regexes() -> st.SearchStrategy[Expression]:
 
 
 def _literals() -> st.SearchStrategy[Expression]:
-    return st.tuples(st.just("lit"), st.text(st.sampled_from(ALPHABET), min_size=1, max_size=3), st.sampled_from(["", "", "i"]))
+    return st.tuples(
+        st.just("lit"), st.text(st.sampled_from(ALPHABET), min_size=1, max_size=3), st.sampled_from(["", "", "i"])
+    )
 
 
 def _expressions(leaf: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
@@ -67,26 +104,36 @@ class Larks:
     def cases(self) -> st.SearchStrategy[Any]:
         regexes, literals, number = _regexes(), _literals(), st.integers(0, 2)
         terminal = st.tuples(st.just("terminal"), number)
-        rule = st.one_of(literals, terminal, regexes, st.tuples(st.just("ref"), number), st.tuples(st.just("common"), st.sampled_from(_COMMON)))
+        rule = st.one_of(
+            literals,
+            terminal,
+            regexes,
+            st.tuples(st.just("ref"), number),
+            st.tuples(st.just("common"), st.sampled_from(_COMMON)),
+        )
         return st.fixed_dictionaries(
             {
                 "rules": st.lists(_expressions(rule), min_size=1, max_size=3).map(tuple),
                 "terminals": st.lists(_expressions(st.one_of(literals, regexes)), min_size=1, max_size=3).map(tuple),
-                "ignore": st.one_of(st.none(), st.none(), literals, regexes, st.tuples(st.just("common"), st.just("WS"))),
+                "ignore": st.one_of(
+                    st.none(), st.none(), literals, regexes, st.tuples(st.just("common"), st.just("WS"))
+                ),
                 "mark": st.sampled_from(["", "?", "!"]),
                 "engine": st.sampled_from(["xgrammar", "llguidance"]),
+                "lexer": st.sampled_from(["dynamic_complete", "dynamic"]),
             }
         )
 
     def examine(self, case: Any) -> Outcome:
         grammar = text_of(case)
-        parses = oracle(grammar)
+        parses = oracle(grammar, case["lexer"])
         if parses is None:
             return "invalid"
         members, others = [], []
         for text in texts(_as_rules(case), ALPHABET):
             (members if parses(text) else others).append(text)
-        return Question(f"Lark({grammar!r}, engine={case['engine']!r})", members, others).ask()
+        options = f"engine={case['engine']!r}, lexer={case['lexer']!r}"
+        return Question(f"Lark({grammar!r}, {options})", members, others).ask()
 
 
 def text_of(case: Any) -> str:
@@ -104,9 +151,12 @@ def text_of(case: Any) -> str:
         if kind == "common":
             used[part[1]] = None
             return str(part[1])
-        return (_RULES[part[1] % len(rules)] if kind == "ref" else _TERMINALS[part[1] % len(terminals)])
+        return _RULES[part[1] % len(rules)] if kind == "ref" else _TERMINALS[part[1] % len(terminals)]
 
-    lines = [f"{case['mark'] if index else ''}{_RULES[index]}: {written(body, leaf, times=_times)}" for index, body in enumerate(rules)]
+    lines = [
+        f"{case['mark'] if index else ''}{_RULES[index]}: {written(body, leaf, times=_times)}"
+        for index, body in enumerate(rules)
+    ]
     lines += [f"{_TERMINALS[index]}: {written(body, leaf, times=_times)}" for index, body in enumerate(terminals)]
     if case["ignore"] is not None:
         lines.append(f"%ignore {leaf(case['ignore'])}")
@@ -114,13 +164,13 @@ def text_of(case: Any) -> str:
     return "\n".join(lines)
 
 
-def oracle(grammar: str) -> Callable[[str], bool] | None:
+def oracle(grammar: str, lexer: str) -> Callable[[str], bool] | None:
     """Whether Lark parses a text; None if it does not read the grammar."""
     logging.getLogger("lark").setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            parser = lark.Lark(grammar, parser="earley", lexer="dynamic_complete", ambiguity="forest")
+            parser = lark.Lark(grammar, parser="earley", lexer=lexer, ambiguity="forest")
     except Exception:  # whatever it says: such a grammar is none that can be compared
         return None
 

@@ -51,7 +51,9 @@ class Dialect:
         one = st.tuples(st.just("one"), st.one_of(plain, outside))
         ranges = st.builds(lambda low, high: f"{low}-{high}", plain, plain)
         member = st.one_of(plain, inside, ranges)
-        klass = st.tuples(st.just("class"), st.sampled_from(["", "^"]), st.lists(member, min_size=1, max_size=5).map(tuple))
+        klass = st.tuples(
+            st.just("class"), st.sampled_from(["", "^"]), st.lists(member, min_size=1, max_size=5).map(tuple)
+        )
         return st.recursive(st.one_of(one, klass), self._larger, max_leaves=6)
 
     def _larger(self, inner: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
@@ -104,8 +106,19 @@ def texts(tree: Tree, number: int = 24) -> list[str]:
     for _ in range(number):
         member = _sample(tree, chance)[:8]
         found.add(member)
-        at, char = chance.randrange(len(member) + 1), chance.choice(near + list(ALPHABET) if chance.random() < 0.5 else near or ALPHABET)
-        found.add(chance.choice([member[:at] + char + member[at:], member[:at] + char + member[at + 1 :], member[:at] + member[at + 1 :]]))
+        at, char = (
+            chance.randrange(len(member) + 1),
+            chance.choice(near + list(ALPHABET) if chance.random() < 0.5 else near or ALPHABET),
+        )
+        found.add(
+            chance.choice(
+                [
+                    member[:at] + char + member[at:],
+                    member[:at] + char + member[at + 1 :],
+                    member[:at] + member[at + 1 :],
+                ]
+            )
+        )
     return sorted(found, key=lambda text: (len(text), text))
 
 

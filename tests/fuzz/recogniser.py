@@ -36,7 +36,9 @@ class Recogniser:
                 return len(text) in grown[0, 0]
             ends = grown
 
-    def _ends(self, part: Expression, text: str, at: int, known: dict[tuple[int, int], frozenset[int]]) -> frozenset[int]:
+    def _ends(
+        self, part: Expression, text: str, at: int, known: dict[tuple[int, int], frozenset[int]]
+    ) -> frozenset[int]:
         kind = part[0]
         if kind == "lit":
             return frozenset({at + len(part[1])}) if text.startswith(part[1], at) else frozenset()

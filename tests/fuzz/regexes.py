@@ -23,17 +23,78 @@ PYTHON = Dialect(
     plain=[*spellings(ALPHABET.replace("\0", ""), _FORMS), *_SHORTHANDS * 4, *_CONTROLS, *_ESCAPED],
     outside=[".", ".", "^", "$", r"\b", r"\B", r"\A", r"\Z", r"\1", "(?P=n)", "(?#no)", "a-z"],
     inside=["-", r"\-", "a-z", "0-9", "&&", "--", "||", "~~", "[:alpha:]", "^", r"\b"],
-    openings=["(?:", "(", "(?:", "(", "(?P<n>", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?s:", "(?a:", "(?x:", "(?m:"],
+    openings=[
+        "(?:",
+        "(",
+        "(?:",
+        "(",
+        "(?P<n>",
+        "(?=",
+        "(?!",
+        "(?<=",
+        "(?<!",
+        "(?>",
+        "(?i:",
+        "(?s:",
+        "(?a:",
+        "(?x:",
+        "(?m:",
+    ],
     suffixes=[*SUFFIXES, "*+", "{1,2}+"],
 )
 
+# The `regex` package has members in ``[^\p{L}\P{L}]``.
+_MISREAD = re.compile(r"\[\^[^]]*\\[pP][^]]*\\[pPdDwWsS]")
+
 # Of which `re` knows nothing. Tables differ from one version of Unicode to the next, but not for the characters of the alphabet.
-_NAMES = "L Lu Ll Nd N P Zs S Sc Alphabetic Greek Latin IsGreek Script=Latin Han Uppercase Letter Any ASCII ^L Lm M Mn Cc Co".split()
+_NAMES = [
+    "L",
+    "Lu",
+    "Ll",
+    "Nd",
+    "N",
+    "P",
+    "Zs",
+    "S",
+    "Sc",
+    "Alphabetic",
+    "Greek",
+    "Latin",
+    "IsGreek",
+    "Script=Latin",
+    "Han",
+    "Uppercase",
+    "Letter",
+    "Any",
+    "ASCII",
+    "^L",
+    "Lm",
+    "M",
+    "Mn",
+    "Cc",
+    "Co",
+]
 _PROPERTIES = [rf"\{letter}{{{name}}}" for name in _NAMES for letter in "pP"] + [r"\pL", r"\PL", r"\pN"]
 
 BEYOND = Dialect(
-    plain=["a", "1", "\u00e9", *_PROPERTIES, *_SHORTHANDS],
-    outside=[".", r"\z", r"\h", r"\R", r"\X", r"\e", r"\K", r"\G", r"\Q", r"\y", r"\m", r"\M", r"\u{61}", r"\x{61}", "[[:alpha:]]"],
+    plain=["a", "1", "\u00e9", *_PROPERTIES, r"\d", r"\S"],  # not \w, which has marks to one and not to the other
+    outside=[
+        ".",
+        r"\z",
+        r"\h",
+        r"\R",
+        r"\X",
+        r"\e",
+        r"\K",
+        r"\G",
+        r"\Q",
+        r"\y",
+        r"\m",
+        r"\M",
+        r"\u{61}",
+        r"\x{61}",
+        "[[:alpha:]]",
+    ],
     inside=["-", "_", "[:alpha:]", "[:^digit:]", r"\h", r"\x{61}"],
     openings=["(?:", "(", "(?<n>", "(?|", "(?i:", "(?P<n>"],
     suffixes=SUFFIXES,
@@ -58,7 +119,7 @@ class Regexes:
         tree, engine = case
         pattern = written(tree)
         matches = oracle(pattern)
-        if matches is None:
+        if matches is None or _MISREAD.search(pattern):
             return "invalid"
         said = {text: matches(text) for text in texts(tree)}
         members, others = ([text for text, member in said.items() if member is wanted] for wanted in (True, False))

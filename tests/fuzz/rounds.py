@@ -17,6 +17,9 @@ from tests.fuzz.fuzzer import Failure, Fuzzer, Outcome, features
 EXAMPLES = 100
 """Inputs of one round."""
 
+AT_MOST = 5
+"""Findings of one cause."""
+
 SHRINK_SECONDS = 15.0
 """How long one failure may be shrunk."""
 
@@ -41,16 +44,16 @@ class Finding:
 class Memory:
     """What was found before, so that one fault does not flood.
 
-    A failure is taken for one that is known if its cause is, and if it is made of all that the known one is made of. Inputs made of
-    all that one is made of that ended its process are not even tried.
+    A failure is taken for one that is known if its cause is, and if it is made of all that the known one is made of; or if there are
+    AT_MOST of its cause. Inputs made of all that one is made of that ended its process are not even tried.
     """
 
     known: list[tuple[str, frozenset[str]]] = field(default_factory=list)
     fatalities: list[frozenset[str]] = field(default_factory=list)
 
     def holds(self, cause: str, case: Any) -> bool:
-        made_of = features(case)
-        return any(cause == other and fewer <= made_of for other, fewer in self.known)
+        made_of, same = features(case), [fewer for other, fewer in self.known if other == cause]
+        return len(same) >= AT_MOST or any(fewer <= made_of for fewer in same)
 
     def add(self, cause: str, case: Any) -> None:
         self.known.append((cause, features(case)))

@@ -18,7 +18,18 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from smc import FiniteLanguage, Job, LearnedTwist, LookaheadTwist, Proposal, Regex, SMCSampler, TableModel, TextPotential, baselines
+from smc import (
+    FiniteLanguage,
+    Job,
+    LearnedTwist,
+    LookaheadTwist,
+    Proposal,
+    Regex,
+    SMCSampler,
+    TableModel,
+    TextPotential,
+    baselines,
+)
 from smc.draws import Draws
 from smc.errors import SMCError
 from smc.result import SMCResult
@@ -77,7 +88,12 @@ class World:
     def potentials(self) -> list[TextPotential]:
         if not self.scored:
             return []
-        return [TextPotential(lambda text: math.log(phi) if (phi := self.phi(text)) else -math.inf, prefix=lambda text: 0.3 * len(text))]
+        return [
+            TextPotential(
+                lambda text: math.log(phi) if (phi := self.phi(text)) else -math.inf,
+                prefix=lambda text: 0.3 * len(text),
+            )
+        ]
 
     def log_prob(self, prompt: Prefix, tokens: Prefix) -> float:
         """log p of tokens and the stop, after a prompt."""
@@ -119,11 +135,15 @@ class World:
 def _world(case: Any) -> World:
     chance = random.Random(f"world {case['world']}")
     width = case["width"]
-    tokens = tuple(chance.sample(LETTERS, min(width, len(LETTERS)))) + tuple(f"{i:03x}" for i in range(width - len(LETTERS) - case["stops"]))
+    tokens = tuple(chance.sample(LETTERS, min(width, len(LETTERS)))) + tuple(
+        f"{i:03x}" for i in range(width - len(LETTERS) - case["stops"])
+    )
     if "a" not in tokens:
         tokens = ("a", *tokens[1:])
     length = case["max_tokens"]
-    strings = dict.fromkeys("".join(chance.choices(tokens, k=chance.randint(0, length + 1))) for _ in range(case["strings"]))
+    strings = dict.fromkeys(
+        "".join(chance.choices(tokens, k=chance.randint(0, length + 1))) for _ in range(case["strings"])
+    )
     return World(
         tokens,
         STOPS[: case["stops"]],
@@ -140,7 +160,9 @@ def _world(case: Any) -> World:
 def _sampler(case: Any, world: World) -> SMCSampler:
     options = dict(case["options"])
     if "temperature" in options or "top_k" in options or "top_p" in options:
-        options["proposal"] = Proposal(**{key: options.pop(key) for key in ("temperature", "top_k", "top_p") if key in options})
+        options["proposal"] = Proposal(
+            **{key: options.pop(key) for key in ("temperature", "top_k", "top_p") if key in options}
+        )
     twist = options.pop("twist", None)
     if twist == "lookahead":
         chance = np.random.default_rng(world.seed)
@@ -182,8 +204,12 @@ class Samplers:
             "engine": st.sampled_from(["finite", "finite", "xgrammar", "llguidance"]),
             "options": st.one_of(_smc_options(), _enumerate_options(), _baseline_options()),
         }
-        tiny = st.fixed_dictionaries({"width": st.sampled_from([2, 3]), "max_tokens": st.sampled_from([1, 2, 3]), **world})
-        large = st.fixed_dictionaries({"width": st.sampled_from(WIDTHS), "max_tokens": st.sampled_from([1, 2, 3, 5]), **world})
+        tiny = st.fixed_dictionaries(
+            {"width": st.sampled_from([2, 3]), "max_tokens": st.sampled_from([1, 2, 3]), **world}
+        )
+        large = st.fixed_dictionaries(
+            {"width": st.sampled_from(WIDTHS), "max_tokens": st.sampled_from([1, 2, 3, 5]), **world}
+        )
         return st.one_of(tiny, large)
 
     def examine(self, case: Any) -> Outcome:
@@ -204,7 +230,9 @@ class Samplers:
             wrong = wrong or (f"prints {prints().strip()[:200]}" if prints() else None)
         if wrong:
             options = case["options"]
-            raise Failure(f"{options.get('method', 'sampler')}: {wrong.split(':')[0]}", f"{wrong[:400]} with {case}", test)
+            raise Failure(
+                f"{options.get('method', 'sampler')}: {wrong.split(':')[0]}", f"{wrong[:400]} with {case}", test
+            )
         return "agreed"
 
 
@@ -214,7 +242,9 @@ def _of_all_draws(case: Any, world: World) -> str | None:
     lossless = not {"top_k", "top_p"} & options.keys()
 
     def make() -> SMCSampler:
-        made = _sampler(case | {"options": {"stop_fraction": 0.0, **options}} if "method" not in options else case, world)
+        made = _sampler(
+            case | {"options": {"stop_fraction": 0.0, **options}} if "method" not in options else case, world
+        )
         if options.get("twist") == "learned":
             made.run(world.prompt, key="what it learns from")
         return made
@@ -268,7 +298,11 @@ def _of_one_run(case: Any, world: World) -> str | None:
         return f"the posterior does not sum to 1: {posterior}"
     if result.certified_mass > z * (1 + 1e-9):
         return f"certified_mass is above Z: {result.certified_mass} and {z}"
-    everything = options.get("branching", "enumerate") == "enumerate" and "method" not in options and options["n_particles"] >= 64
+    everything = (
+        options.get("branching", "enumerate") == "enumerate"
+        and "method" not in options
+        and options["n_particles"] >= 64
+    )
     if everything and result.log_evidence is not None:
         missing = z - math.exp(result.log_evidence)
         if not -1e-9 * z <= missing <= math.exp(result.log_unexplored_mass) + 1e-9 * z:
@@ -285,7 +319,11 @@ def _of_one_run(case: Any, world: World) -> str | None:
 
 
 def _bits(result: SMCResult) -> Any:
-    return [(s.tokens, s.log_weight, s.count, s.log_prob) for s in result.sequences], result.log_evidence, dataclasses.astuple(result.cost)[:2]
+    return (
+        [(s.tokens, s.log_weight, s.count, s.log_prob) for s in result.sequences],
+        result.log_evidence,
+        dataclasses.astuple(result.cost)[:2],
+    )
 
 
 def _optional(**choices: list[Any]) -> st.SearchStrategy[dict[str, Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import random
 import zlib
+from collections.abc import Container, Iterator
 from itertools import islice, permutations, product
-from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -31,7 +31,9 @@ TYPES = ["string", "integer", "number", "boolean", "null", "object", "array"]
 
 def _values() -> st.SearchStrategy[Any]:
     scalars = st.one_of(
-        st.sampled_from([None, True, False, "", "a", "b", "ab", "abab", "é", 'q"', "\n", "a\nb", "-", "\\", "😀😀", "\x7f"]),
+        st.sampled_from(
+            [None, True, False, "", "a", "b", "ab", "abab", "é", 'q"', "\n", "a\nb", "-", "\\", "😀😀", "\x7f"]
+        ),
         st.sampled_from(NUMBERS),
         st.integers(-12, 12),
     )
@@ -52,11 +54,14 @@ def _schemas() -> st.SearchStrategy[Any]:
     numbers, small, key = st.sampled_from(NUMBERS), st.integers(0, 3), st.sampled_from(KEYS)
     leaf = st.one_of(
         st.sampled_from(TYPES).map(lambda kind: {"type": kind}),
-        st.builds(lambda rest: {"type": "string", **rest}, _optional(minLength=small, maxLength=small, pattern=st.sampled_from(PATTERNS))),
+        st.builds(
+            lambda rest: {"type": "string", **rest},
+            _optional(minLength=small, maxLength=small, pattern=st.sampled_from(PATTERNS)),
+        ),
         st.builds(
             lambda kind, rest: {"type": kind, **rest},
             st.sampled_from(["integer", "number"]),
-            _optional(minimum=numbers, maximum=numbers, multipleOf=st.sampled_from([1, 2, 0.5, 0.1, 5, 1.5])),
+            _optional(minimum=small, maximum=small, multipleOf=st.sampled_from([1, 2, 0.5, 0.1, 5, 1.5])),
         ),
         st.builds(
             lambda kind, rest: {"type": kind, **rest},
@@ -113,7 +118,10 @@ def _schemas() -> st.SearchStrategy[Any]:
             unevaluatedItems=inner,
         )
         ways = _optional(
-            allOf=some, anyOf=some, oneOf=some, **{"not": inner, "if": inner, "then": inner, "else": inner, "$ref": st.just("#/$defs/shared")}
+            allOf=some,
+            anyOf=some,
+            oneOf=some,
+            **{"not": inner, "if": inner, "then": inner, "else": inner, "$ref": st.just("#/$defs/shared")},
         )
         both = st.builds(_joined, st.one_of(objects, arrays, closed, leaf), ways)
         return st.one_of(closed, objects, arrays, ways, both)
@@ -142,7 +150,6 @@ class Schemas:
                 "values": st.lists(_values(), max_size=4),
                 "draft": st.sampled_from(["2020-12", "2020-12", "7", "2019-09", "6", "4"]),
                 "whitespace": st.sampled_from(["compact", "bounded"]),
-                "closed": st.just(False),
                 "engine": st.sampled_from(["xgrammar", "llguidance"]),
             }
         )
@@ -165,14 +172,49 @@ def whole(case: Any) -> Any:
     """The schema of a case, with its draft and its definition."""
     if not isinstance(case["schema"], dict):
         return case["schema"]
+    known = DRAFTS[case["draft"]][0].VALIDATORS.keys()
+    case = {**case, "schema": _of_draft(case["schema"], known), "shared": _of_draft(case["shared"], known)}
     named = {} if case["draft"] == "2020-12" else {"$schema": DRAFTS[case["draft"]][1]}
     shared = {"$defs": {"shared": case["shared"]}} if "$ref" in _text(case["schema"]) else {}
     return {**named, **case["schema"], **shared}
 
 
+_NEWER = frozenset(
+    [
+        "const",
+        "contains",
+        "propertyNames",
+        "if",
+        "then",
+        "else",
+        "prefixItems",
+        "dependentRequired",
+        "dependentSchemas",
+        "dependencies",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+        "additionalItems",
+        "minContains",
+        "maxContains",
+    ]
+)
+
+
+def _of_draft(schema: Any, known: Container[str]) -> Any:
+    """A schema without keywords that its draft does not have: `jsonschema` ignores them there, and we read them as they are meant."""
+    if isinstance(schema, list):
+        return [_of_draft(part, known) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    gone = _NEWER - ({"then", "else"} if "if" in known else frozenset())
+    return {key: _of_draft(part, known) for key, part in schema.items() if key not in gone or key in known}
+
+
 def spelled(value: Any) -> tuple[str, ...]:
     """The value's compact texts, one for each order of the keys of its objects; and one with all optional escapes."""
-    return tuple(dict.fromkeys([*islice(_spelled(value), 24), json.dumps(value, separators=(",", ":"))]))
+    compact = [*islice(_spelled(value), 24)]
+    escaped = [text.replace("\x7f", "\\u007f") for text in compact]  # as llguidance wants it
+    return tuple(dict.fromkeys([*compact, *escaped, json.dumps(value, separators=(",", ":"))]))
 
 
 def _spelled(value: Any) -> Iterator[str]:
@@ -193,7 +235,7 @@ def _spelled(value: Any) -> Iterator[str]:
 
 
 def _string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _text(value: Any) -> str:
@@ -203,7 +245,10 @@ def _text(value: Any) -> str:
 def _near(schema: Any) -> list[Any]:
     """Values that a schema speaks of, and their neighbours. The same for the same schema."""
     chance = random.Random(zlib.crc32(_text(schema).encode()))
-    return [_changed(_guess(schema, schema, chance, 3), chance) if n % 3 == 2 else _guess(schema, schema, chance, 3) for n in range(12)]
+    return [
+        _changed(_guess(schema, schema, chance, 3), chance) if n % 3 == 2 else _guess(schema, schema, chance, 3)
+        for n in range(12)
+    ]
 
 
 def _guess(schema: Any, root: Any, chance: random.Random, depth: int) -> Any:
@@ -214,9 +259,17 @@ def _guess(schema: Any, root: Any, chance: random.Random, depth: int) -> Any:
         if keyword not in schema or chance.random() < 0.3:
             continue
         if keyword in ("const", "$ref"):
-            return schema["const"] if keyword == "const" else _guess(root.get("$defs", {}).get("shared"), root, chance, depth - 1)
+            return (
+                schema["const"]
+                if keyword == "const"
+                else _guess(root.get("$defs", {}).get("shared"), root, chance, depth - 1)
+            )
         below = chance.choice(schema[keyword])
-        return below if keyword == "enum" else _guess(_joined(below, {k: v for k, v in schema.items() if k != keyword}), root, chance, depth - 1)
+        return (
+            below
+            if keyword == "enum"
+            else _guess(_joined(below, {k: v for k, v in schema.items() if k != keyword}), root, chance, depth - 1)
+        )
     kinds = schema.get("type", _kinds(schema))
     kind = chance.choice(kinds) if isinstance(kinds, list) else kinds
     if kind == "object":
@@ -226,7 +279,11 @@ def _guess(schema: Any, root: Any, chance: random.Random, depth: int) -> Any:
     if kind == "string":
         return chance.choice(["", "a", "b", "ab", "abab", "é", "a\nb", "-", "\\", 'q"', "😀", "c"])
     if kind in ("integer", "number"):
-        bounds = [schema[key] for key in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf") if key in schema]
+        bounds = [
+            schema[key]
+            for key in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+            if key in schema
+        ]
         bounds = [bound for bound in bounds if not isinstance(bound, bool)]
         near = chance.choice(bounds or [0, 1]) + chance.choice([0, 0, 1, -1, 0.5, -0.5, 0.001])
         return int(near) if kind == "integer" else near
@@ -234,14 +291,23 @@ def _guess(schema: Any, root: Any, chance: random.Random, depth: int) -> Any:
 
 
 def _kinds(schema: dict[str, Any]) -> list[str]:
-    if {"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties"} & schema.keys():
+    if {
+        "properties",
+        "required",
+        "additionalProperties",
+        "patternProperties",
+        "propertyNames",
+        "minProperties",
+    } & schema.keys():
         return ["object"]
     return ["array"] if {"items", "prefixItems", "contains", "minItems", "uniqueItems"} & schema.keys() else TYPES
 
 
 def _object(schema: dict[str, Any], root: Any, chance: random.Random, depth: int) -> dict[str, Any]:
     properties = schema.get("properties", {})
-    names = [name for name in properties if chance.random() < 0.6] + [n for n in schema.get("required", []) if chance.random() < 0.9]
+    names = [name for name in properties if chance.random() < 0.6] + [
+        n for n in schema.get("required", []) if chance.random() < 0.9
+    ]
     names += chance.sample(KEYS, chance.choice([0, 0, 1, 2]))
     return {
         name: _guess(properties.get(name, schema.get("additionalProperties", True)), root, chance, depth - 1)

@@ -103,7 +103,11 @@ class Toy:
 
     def examine(self, case: Any) -> Outcome:
         if sum(case) >= 30 and 7 not in case:
-            raise Failure("too much", f"{case} has a sum of {sum(case)}", f"def test_it() -> None:\n    assert sum({case!r}) < 30\n")
+            raise Failure(
+                "too much",
+                f"{case} has a sum of {sum(case)}",
+                f"def test_it() -> None:\n    assert sum({case!r}) < 30\n",
+            )
         return "agreed"
 
 
@@ -147,7 +151,9 @@ def test_a_finding_becomes_a_test_that_fails(tmp_path: Path, monkeypatch: pytest
     path = console.save(Finding("regex", 3, (), caught.value))
     assert "'c' is a member" in path.read_text()
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", str(path)], capture_output=True, text=True
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", str(path)],
+        capture_output=True,
+        text=True,
     )
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "Disagreement(cause='xgrammar: the validator says no of a member'" in ran.stdout
@@ -166,7 +172,9 @@ def test_what_counts_as_a_disagreement() -> None:
     assert cause("JSONSchema({'type': 'integer'})", ["1.0"], []) == "xgrammar: the mask blocks it of a member"
     assert cause("Regex('[a&&b]{0}x', engine='none')", ["x"], []) is None  # refused in words
     assert "AttributeError" in str(cause("Regex(None).nothing", [], []))
-    assert str(cause("__import__('os').write(2, b'Warning: odd') and Regex('a')", ["a"], [])).startswith("prints Warning")
+    assert str(cause("__import__('os').write(2, b'Warning: odd') and Regex('a')", ["a"], [])).startswith(
+        "prints Warning"
+    )
 
 
 def test_the_vocabulary_has_what_makes_masks_hard() -> None:

@@ -66,7 +66,7 @@ def work(turn: Turn, memory: Memory) -> Iterator[Message]:
         except EOFError:
             process.join()
             lost = f"the process ended with code {process.exitcode}"
-            case = smallest(case, lambda less: _ends(turn.kind, less, process.exitcode), SHRINK_SECONDS)
+            case = _shrunk(turn.kind, case, process.exitcode)
         finally:
             process.kill()
             process.join()
@@ -80,7 +80,13 @@ def work(turn: Turn, memory: Memory) -> Iterator[Message]:
 
 
 def _test(kind: str, case: Any) -> str:
-    return f"from tests.fuzz.kinds import FUZZERS\n\n\ndef test_it() -> None:\n    FUZZERS[{kind!r}].examine({case!r})\n"
+    return (
+        f"from tests.fuzz.kinds import FUZZERS\n\n\ndef test_it() -> None:\n    FUZZERS[{kind!r}].examine({case!r})\n"
+    )
+
+
+def _shrunk(kind: str, case: Any, code: int | None) -> Any:
+    return smallest(case, lambda less: _ends(kind, less, code), SHRINK_SECONDS)
 
 
 def _ends(kind: str, case: Any, code: int | None) -> bool:
