@@ -112,7 +112,7 @@ def play(
             tally["repeated"] += not best
             return
         trying(case)
-        outcome: Outcome | str
+        outcome: Outcome | str = "broken"
         try:
             outcome = fuzzer.examine(case)
         except Failure as failure:
@@ -127,9 +127,12 @@ def play(
 
     try:
         one()
-    except (Failure, Flaky):
+    except Failure:
+        case, failure = best[-1]  # hypothesis ends with the smallest
+    except Flaky:  # shrinking took too long, or the same input does not always fail
         case, failure = min(best, key=lambda pair: len(repr(pair[0])))
-        memory.add(failure.cause, case)
-        tally["failed"] += 1
-        return Finding(fuzzer.name, seed, case, failure)
-    return None
+    else:
+        return None
+    memory.add(failure.cause, case)
+    tally["failed"] += 1
+    return Finding(fuzzer.name, seed, case, failure)
