@@ -230,6 +230,8 @@ def _spelled(value: Any) -> Iterator[str]:
         yield _string(value)
     elif isinstance(value, float):
         yield f"{value:.12f}".rstrip("0").rstrip(".") if abs(value) < 1e15 else repr(value)
+        if value == int(value):
+            yield json.dumps(value)
     else:
         yield json.dumps(value)
 
