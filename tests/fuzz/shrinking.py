@@ -27,7 +27,7 @@ def smaller(case: Any) -> Iterator[Any]:
     Not all of them are inputs that the fuzzer knows; those just do not fail.
     """
     if isinstance(case, tuple | list):
-        tagged = bool(case) and isinstance(case[0], str)
+        tagged = isinstance(case, tuple) and bool(case) and isinstance(case[0], str)
         if tagged:
             for part in case[1:]:
                 yield from (inner for inner in _trees(part))

@@ -94,9 +94,10 @@ def _ends(kind: str, case: Any, code: int | None) -> bool:
     process = _context().Process(target=_once, args=(kind, case), daemon=True)
     process.start()
     process.join(HANG_SECONDS)
+    ended = process.exitcode
     process.kill()
     process.join()
-    return process.exitcode == code
+    return ended is not None and ended == code
 
 
 def _once(kind: str, case: Any) -> None:
