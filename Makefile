@@ -4,12 +4,13 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := .venv/.installed
 
-.PHONY: help setup compare reference methods test lint bench bench-genlm language clean
+.PHONY: help setup compare reference methods test fuzz lint bench bench-genlm language clean
 help:
 	@echo "make compare  run the comparison on the embedded model and write its report"
 	@echo "make reference  the same for all tasks: the committed report (about an hour)"
 	@echo "make methods  compare every method with the exact posterior"
 	@echo "make test     run all tests"
+	@echo "make fuzz     hold random inputs against other implementations (MINUTES=10 KIND=regex SEED=3)"
 	@echo "make lint     ruff and mypy"
 	@echo "make bench    timings (experiments/bench); make bench-genlm: beside genlm-control"
 	@echo "make language what grammars enforce: real schemas, whitespace, tool calls"
@@ -42,6 +43,11 @@ methods: $(STAMP)
 # One process a core, each with one thread; the tests of a file stay together, since they share what they set up.
 test: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+# Each finding becomes a test that fails, in fuzz-findings/. KIND is one of those that `python -m tests.fuzz --help` lists.
+MINUTES ?= 10
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(addprefix --kind ,$(KIND)) $(addprefix --seed ,$(SEED))
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -77,4 +83,4 @@ language: $(STAMP)
 	$(BIN)/python -m experiments.bench.tool_calls
 
 clean:
-	rm -rf .venv .venv-genlm results/compare results/.hydra
+	rm -rf .venv .venv-genlm results/compare results/.hydra fuzz-findings
