@@ -145,7 +145,7 @@ _XGRAMMAR_ALONE = LanguageNote(
     "narrower",
     "",
     "terminals",
-    "only xgrammar can read this text: its \\w and \\d are ASCII, and it has ignored text only after a terminal",
+    "only xgrammar can read this text: it has ignored text only after a terminal",
 )
 
 _LONGEST_MATCH = LanguageNote(

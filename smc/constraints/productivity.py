@@ -10,7 +10,6 @@ import json
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import xgrammar as xgr
 
@@ -96,13 +95,20 @@ def _expression(kind: int, operands: list[int]) -> tuple[int, tuple[int, ...]]:
 def size(rules: Rules) -> int:
     """How much there is to compile: the expressions, and 20 for each time that something may be repeated, nested or not."""
 
-    @cache
-    def repeats(rule: int) -> int:
+    counted: dict[int, list[tuple[int, int]]] = {}  # what each rule repeats, and how often
+    for rule in range(len(rules.bodies)):
         found = (rules.expressions[part] for part in rules._parts(rules.bodies[rule]))
-        counted = [(operands[0], max(operands[1:3])) for kind, operands in found if kind == REPEAT]
-        return sum(count * max(1, repeats(inner)) for inner, count in counted if inner != rule)
-
-    return len(rules.expressions) + 20 * sum(map(repeats, range(len(rules.bodies))))
+        counted[rule] = [(operands[0], max(operands[1:3])) for kind, operands in found if kind == REPEAT]
+    repeats: dict[int, int] = {}
+    for rule in counted:
+        waiting = [rule]
+        while waiting:  # inner rules first; those that repeat each other in turn count once
+            rule = waiting[-1]
+            inner = [other for other, _ in counted[rule] if other not in repeats and other not in waiting]
+            waiting += inner
+            if not inner:
+                repeats[waiting.pop()] = sum(n * max(1, repeats.get(other, 1)) for other, n in counted[rule])
+    return len(rules.expressions) + 20 * sum(repeats.values())
 
 
 def not_empty(kind: int, operands: Sequence[int]) -> bool:

@@ -247,3 +247,18 @@ def test_intersection_of_engines_is_the_intersection_of_masks() -> None:
     one, other = walks(left.compile(AB), AB, 3), walks(right.compile(AB), AB, 3)
     assert masks == {prefix: one[prefix] & other[prefix] for prefix in masks}
     assert both.notes == ()
+
+
+@pytest.mark.parametrize("engine", ["xgrammar", "llguidance"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        'root ::= "a" x{2} | "b"\nx ::= "c" y{1,2} | "d"\ny ::= x{2} | "e"',
+        'root ::= a\na ::= b{1,3}\nb ::= a{1,2} | "x"',
+        'root ::= root{2} | "a"',
+        "root ::= r0{1,2}\n" + "\n".join(f'r{i} ::= "a" r{i + 1}{{0,2}}' for i in range(1500)) + '\nr1500 ::= "b"',
+    ],
+)
+def test_rules_that_repeat_each_other_compile(text: str, engine: str) -> None:
+    """Their size is told before they are compiled, whether they go round in circles or deeper than Python recurses."""
+    assert allowed_ids(EBNF(text, engine=engine).compile(BYTES).start(), BYTES)
