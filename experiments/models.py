@@ -29,6 +29,12 @@ def load_model(config: ModelConfig) -> Any:
     return _loaded[1]
 
 
+def forget_model() -> None:
+    """Let go of the model that this process holds: the next run loads it anew."""
+    global _loaded
+    _loaded = None
+
+
 def _refuse_contradictions(config: ModelConfig) -> None:
     """What cannot work is known before anything is downloaded."""
     spread = config.device_map

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from experiments import provenance, text
+from experiments import choices, provenance, text
 from experiments.analysis import costs, false_discovery, matched, summary
 from experiments.analysis.columns import columns_of
 from experiments.analysis.differences import FEWEST
 from experiments.analysis.false_discovery import FAMILY
-from experiments.analysis.labels import MEANINGS, in_order, label
+from experiments.analysis.labels import in_order, label
 from experiments.analysis.matched import CLOSE, By, Matched
 from experiments.analysis.metrics import Record
 from experiments.analysis.summary import EXACT, Task
@@ -132,12 +132,19 @@ def build(records: Sequence[Record], runs: Sequence[Run] = (), *, baselines: Seq
         meanings=tuple(
             (c.heading, c.meaning) for c in columns_of(r for s in sections for r in s.rows) if c.heading in used
         ),
-        methods=tuple((label(m), MEANINGS[m]) for m in in_order(r["method"] for r in records) if m in MEANINGS),
+        methods=_meanings(records),
         commands=tuple(commands(runs)),
         settings=(*(f"model {m}" for m in models), *(f"task {t}" for t in provenance.task_settings(runs))),
         options=tuple((label(m), o) for m, options in provenance.method_options(runs).items() for o in options),
         environments=tuple(provenance.environment_lines(runs)),
     )
+
+
+def _meanings(records: Sequence[Record]) -> tuple[tuple[str, str], ...]:
+    """What the methods of `configs/` do; one that was given another name has its options to tell."""
+    known = choices.meanings("method")
+    there = in_order(r["method"] for r in records)
+    return tuple((label(m), known[m].removesuffix(".")) for m in there if m in known)
 
 
 def _matched(tasks: Sequence[Task], baselines: Sequence[str], powers: Collection[str]) -> dict[By, list[Matched]]:

@@ -16,10 +16,11 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 import experiments.models
-from experiments.config import ModelConfig, register_schemas
+from experiments.config import ModelConfig
 from experiments.errors import ExperimentError
 from experiments.launching import launch_failure
 from experiments.models import load_model
+from experiments.schemas import register_schemas
 from smc.errors import OptionError
 
 ROOT = Path(__file__).parents[2]

@@ -18,13 +18,14 @@ from toy_study import METHODS, STRINGS, install, next_probs, settings
 from experiments import twists
 from experiments.budget import repeated
 from experiments.calls import smc_sampler
-from experiments.config import SCHEMAS, BudgetConfig, MethodConfig, identity, options
+from experiments.config import BudgetConfig, MethodConfig, identity, options
 from experiments.errors import ExperimentError
 from experiments.job import execute
 from experiments.methods import ALGORITHMS, Call, Method, build_method
 from experiments.provenance import Run
 from experiments.report.commands import commands
 from experiments.run import CONFIGS
+from experiments.schemas import schemas
 from experiments.store import read_records, run_id
 from experiments.tasks import Instance
 from smc import (
@@ -59,7 +60,7 @@ def config(name: str, **changes: Any) -> MethodConfig:
     written = yaml.safe_load((CONFIGS / "method" / f"{name}.yaml").read_text())
     schema = re.fullmatch(r"/schema/(\w+)@_here_", written.pop("defaults")[0])
     assert schema is not None
-    merged = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(SCHEMAS[schema[1]]), written, changes))
+    merged = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(schemas()[schema[1]]), written, changes))
     assert isinstance(merged, MethodConfig)
     return merged
 
