@@ -22,5 +22,7 @@ def meanings(group: str) -> dict[str, str]:
 
 def _first_words(path: Path) -> str:
     """The first comment line, without a `# @package` line, which is Hydra's."""
-    comments = (line.removeprefix("#").strip() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#")
+    comments = (
+        line.removeprefix("#").strip() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#"
+    )
     return next((words for words in comments if not words.startswith("@")), "")

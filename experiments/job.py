@@ -18,8 +18,8 @@ from experiments.config import Config, identity, options
 from experiments.environment import environment
 from experiments.errors import BusyError, ExperimentError, InstanceFailed, OutOfReach, RunFailed
 from experiments.evaluate import judged
-from experiments.methods import Method, build_method
 from experiments.failures import clear, error_name, kept
+from experiments.methods import Method, build_method
 from experiments.models import forget_model, load_model
 from experiments.revisions import model_revision
 from experiments.store import DONE, Key, RunStore, done_keys, open_run, refuse_ambiguity, run_id
@@ -119,7 +119,10 @@ def _complete(
     """Do what is missing, and mark the run as complete when nothing is, whichever jobs did it."""
     folder = _folder(config)
     study, name = folder.parent, folder.name
-    keys = {instance.id: (config.task.name, instance.id, config.method.name, config.seed) for instance in instances}
+    keys = {
+        instance.id: (config.task.name, config.model.name, instance.id, config.method.name, config.seed)
+        for instance in instances
+    }
     share = instances[config.shard :: config.shards]
     part = f", part {config.shard} of {config.shards}" if config.shards > 1 else ""
 
@@ -202,6 +205,7 @@ def _run_instances(
             fields = _judged(method, result, model.vocabulary, task, instance)
             head = {
                 "task": config.task.name,
+                "model": config.model.name,
                 "instance": instance.id,
                 "method": config.method.name,
                 "seed": config.seed,
@@ -294,7 +298,11 @@ def _check(config: Config) -> None:
             f"study.name={config.study.name!r} cannot be the name of a folder: use letters, digits, dots, dashes and "
             "underscores."
         )
-    for name, label in (("method.name", config.method.name), ("task.name", config.task.name)):
+    for name, label in (
+        ("method.name", config.method.name),
+        ("task.name", config.task.name),
+        ("model.name", config.model.name),
+    ):
         if not _NAME.fullmatch(label):
             raise ExperimentError(f"{name}={label!r} is no label: use letters, digits, dots, dashes and underscores.")
 

@@ -26,6 +26,9 @@ def explain(error: Exception) -> str:
     cause = error.__cause__ or error
     name = str(getattr(cause, "full_key", None) or "")
     first = " ".join(str(error).splitlines()[0].split()) if str(error) else type(error).__name__
+    if first.startswith("Error in call to target 'hydra."):
+        said = " ".join(str(error).split())[:300]
+        return f"The launcher or sweeper does not take what it was given: {said}"
     if isinstance(error, MissingConfigException):
         group, _, chosen = str(error.missing_cfg_file).rpartition("/")
         own = f" To give a study of your own a name: study.name={chosen}." if group == "study" else ""
@@ -53,7 +56,9 @@ def refuse_what_nothing_reads(config: DictConfig, hydra: DictConfig, overrides: 
     Raises:
         ExperimentError: naming the first of them, and what comes nearest to it.
     """
-    added = {o.lstrip("+").partition("=")[0] for o in overrides if o.startswith("+")}  # Hydra's own has more than it declares
+    added = {
+        o.lstrip("+").partition("=")[0] for o in overrides if o.startswith("+")
+    }  # Hydra's own has more than it declares
     unread = [*_unread(config), *((name, owner) for name, owner in _unread(hydra, "hydra.") if name in added)]
     for name, owner in unread:
         value = OmegaConf.select(hydra if name.startswith("hydra.") else config, name.removeprefix("hydra."))
@@ -65,7 +70,9 @@ def refuse_what_nothing_reads(config: DictConfig, hydra: DictConfig, overrides: 
             "front of the options, or leave it out."
         )
     if sweep and (lost := [o for o in overrides if o.lstrip("+~").startswith("hydra.run.")]):
-        raise ExperimentError(f"{lost[0]} is for a single run, and this is a sweep: leave it out (results=<folder> says where).")
+        raise ExperimentError(
+            f"{lost[0]} is for a single run, and this is a sweep: leave it out (results=<folder> says where)."
+        )
     _refuse_unknown_labels(config)
 
 
@@ -73,7 +80,7 @@ def _unread(config: DictConfig, prefix: str = "") -> Iterator[tuple[str, type]]:
     """Names that the dataclass of their node does not have, dotted, each with that dataclass."""
     schema = OmegaConf.get_type(config)
     known = {f.name for f in fields(schema)} if is_dataclass(schema) else None
-    for key in config:
+    for key in map(str, config):
         name = f"{prefix}{key}"
         if known is not None and key not in known and isinstance(schema, type):
             yield name, schema

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -38,6 +39,14 @@ REQUEUED = 60.0
 register_schemas()
 
 
+def hydra_settings() -> DictConfig:
+    """Hydra's own settings as they were composed: the launcher, the sweeper, where the jobs run."""
+    composed = HydraConfig.instance().cfg
+    assert composed is not None
+    settings: Any = composed.hydra  # a node, whatever its declared type
+    return settings  # type: ignore[no-any-return]
+
+
 class Refused(Exception):
     """A job that ended in words for the user. It crosses process boundaries where a launcher starts processes."""
 
@@ -52,7 +61,7 @@ def app(raw: DictConfig) -> None:
     context = HydraConfig.get()
     sweep = context.mode == RunMode.MULTIRUN
     try:
-        refuse_what_nothing_reads(raw, HydraConfig.instance().cfg.hydra, context.overrides.hydra, sweep=sweep)
+        refuse_what_nothing_reads(raw, hydra_settings(), context.overrides.hydra, sweep=sweep)
         if missing := sorted(OmegaConf.missing_keys(raw)):
             name = missing[0]
             raise ExperimentError(f"{name} has no value: give it on the command line, {name}=<value>.")

@@ -31,8 +31,14 @@ def schemas() -> Mapping[str, type]:
 
 def register_schemas() -> None:
     """Make the dataclasses known to Hydra, in a group of their own so that they are no choices of a user's."""
+    OmegaConf.register_new_resolver("label", label_of, replace=True)
     for name, schema in schemas().items():
         ConfigStore.instance().store(group="schema", name=name, node=schema)
+
+
+def label_of(id: str) -> str:
+    """What reports call a model that was given no name: the last part of its id, in the characters that a label can have."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", str(id).rstrip("/").rpartition("/")[2]).lstrip(".-") or "model"
 
 
 @cache

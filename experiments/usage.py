@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 from omegaconf import MISSING as GIVEN_BY_CHOICE
 
-from experiments.choices import CONFIGS, GROUPS, LAUNCHERS, meanings
 from experiments import schemas
+from experiments.choices import CONFIGS, GROUPS, LAUNCHERS, meanings
 from experiments.config import BudgetConfig, Config, StudyConfig, TrackingConfig
 
 _INTRO = """python -m experiments.run [name=value ...] [-m]
@@ -54,7 +54,9 @@ def help_text(arguments: Sequence[str] = ()) -> str:
 def _defaults() -> dict[str, str]:
     """The choice of each group where nothing is said."""
     written = yaml.safe_load((CONFIGS / "config.yaml").read_text(encoding="utf-8"))["defaults"]
-    return {group: str(item[group]) for item in written if isinstance(item, Mapping) for group in GROUPS if group in item}
+    return {
+        group: str(item[group]) for item in written if isinstance(item, Mapping) for group in GROUPS if group in item
+    }
 
 
 def _base(group: str, name: str) -> tuple[dict[str, Any], str, bool]:

@@ -49,7 +49,7 @@ def write(folder: Path, *records: dict[str, Any], environment: dict[str, Any] | 
 def test_round_trip(tmp_path: Path) -> None:
     write(tmp_path / "a", record("1", text="é\udcff", x=0.1), record("2"))
     assert read_records(tmp_path) == [record("1", text="é\udcff", x=0.1), record("2")]
-    assert done_keys(tmp_path) == {("t", "1", "m", 0), ("t", "2", "m", 0)}
+    assert done_keys(tmp_path) == {("t", "", "1", "m", 0), ("t", "", "2", "m", 0)}
     assert done_keys(tmp_path / "absent") == set()
     with pytest.raises(ExperimentError, match="no folder"):
         read_records(tmp_path / "absent")
