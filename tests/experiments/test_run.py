@@ -461,7 +461,6 @@ def command_line(
         (["+budget.row=2"], "did you mean budget.rows=2?"),
         (["+hydra.launche=2"], "There is no option 'hydra.launche'"),
         (["+study.limits.dats=2"], "there is no task 'dats': did you mean dates?"),
-        (["+study.seeds={dates/smcc: 2}"], "there is no method 'smcc': did you mean smc?"),
         (["hydra/launcher=slurm"], "put -m in front"),
         (["hydra.sweep.dir=x"], "put -m in front"),
         (["hydra.launcher.partition=gpu"], "hydra/launcher=<one of local, slurm, slurm_cpu>"),

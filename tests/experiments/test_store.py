@@ -36,7 +36,7 @@ from experiments.store import (
 
 
 def record(instance: str, **more: Any) -> dict[str, Any]:
-    return {"task": "t", "instance": instance, "method": "m", "seed": 0, **more}
+    return {"task": "t", "model": "", "instance": instance, "method": "m", "seed": 0, **more}
 
 
 def write(folder: Path, *records: dict[str, Any], environment: dict[str, Any] | None = None) -> None:
