@@ -71,6 +71,8 @@ def _execute(config: Config, command: str, sweep: bool, patience: float) -> Path
             print(f"{title}: skipped. The study runs the seeds below {seeds} here.")
             return None
         instances = task.instances(config.limit or config.study.limits.get(config.task.name))
+    if config.batch_rows is not None and method.sampler is None:
+        print(f"{title}: batch_rows={config.batch_rows} changes nothing, since this runs one instance after the other.")
     folder = _folder(config)
     if folder != asked:
         clear(asked, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from experiments.config import ModelConfig
@@ -52,6 +53,11 @@ def _refuse_contradictions(config: ModelConfig) -> None:
         raise ExperimentError(
             "model.device_map, model.cuda_graphs and model.revision are for models from the hub or from a folder "
             "(model=hf model.id=...): those from a package are small, lie on one device and have no revisions."
+        )
+    if config.revision is not None and Path(config.id).is_dir():
+        raise ExperimentError(
+            f"model.revision={config.revision} chooses a revision of the hub, and model.id={config.id} is a folder here, which has "
+            "none: leave it out."
         )
     if spread is not None and config.device != "cpu":
         raise ExperimentError(
