@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config import SCHEMAS, TaskConfig
@@ -31,9 +31,14 @@ def schemas() -> Mapping[str, type]:
 
 def register_schemas() -> None:
     """Make the dataclasses known to Hydra, in a group of their own so that they are no choices of a user's."""
-    OmegaConf.register_new_resolver("label", label_of, replace=True)
+    OmegaConf.register_new_resolver("label", _label, replace=True)
     for name, schema in schemas().items():
         ConfigStore.instance().store(group="schema", name=name, node=schema)
+
+
+def _label(*, _parent_: DictConfig) -> str:
+    """`${label:}` in the file of a model: what it is called where nobody says."""
+    return "model" if OmegaConf.is_missing(_parent_, "id") else label_of(_parent_.id)
 
 
 def label_of(id: str) -> str:

@@ -102,6 +102,8 @@ def _basis(d: Difference, shown: Callable[[float | None], str]) -> str:
     parts = [f"95% interval {shown(d.low)} to {shown(d.high)}"] if d.low is not None else []
     few = d.note == TOO_FEW
     parts.append(f"{TOO_FEW}: {d.instances}" if few else paired(d))
+    if few and d.unpaired:
+        parts.append(f"{d.unpaired} more without a pair")
     if d.note and not few:
         parts.append(d.note)
     if d.p is not None:
@@ -111,9 +113,10 @@ def _basis(d: Difference, shown: Callable[[float | None], str]) -> str:
 
 def paired(d: Difference) -> str:
     """What a difference is taken over: all instances, or those that both methods have a value for."""
+    on = counted(d.instances, "instance")
     if not d.unpaired:
-        return counted(d.instances, "instance")
-    return f"paired over the {counted(d.instances, 'instance')} that both have, {d.unpaired} more without a pair"
+        return on
+    return (f"paired over the {on} that both have" if d.instances else on) + f", {d.unpaired} more without a pair"
 
 
 def chances(d: Difference) -> str:

@@ -10,7 +10,7 @@ import pytest
 from record_factory import record
 from study_factory import BASELINES, save, study
 from test_run import command_line
-from toy_study import ToyTask, install, settings
+from toy_study import STRINGS, ToyTask, install, settings
 
 from experiments import compare, failures
 from experiments.errors import RunFailed
@@ -19,7 +19,7 @@ from experiments.methods import ALGORITHMS, Method
 from experiments.report import build, rendering
 from experiments.store import DONE, read_records
 from experiments.tasks import TASKS, Instance
-from smc import SMCSampler
+from smc import FiniteLanguage, SMCSampler
 
 
 @pytest.fixture
@@ -37,14 +37,11 @@ class BrokenTask(ToyTask):
 
     def instances(self, limit: int | None = None) -> list[Instance]:
         first, second, third, *rest = super().instances(limit)
-        return [first, second, replace(third, constraint=Broken(third.constraint)), *rest]
+        return [first, second, replace(third, constraint=Broken(STRINGS)), *rest]
 
 
-@dataclass(frozen=True)
-class Broken:
-    """A constraint that fails when it is started."""
-
-    inner: Any
+class Broken(FiniteLanguage):
+    """A constraint that fails when it is compiled."""
 
     def compile(self, vocabulary: Any) -> Any:
         raise RuntimeError("view size is not\ncompatible")

@@ -206,7 +206,7 @@ def test_runs_that_a_report_could_not_tell_apart_are_refused(tmp_path: Path) -> 
         return {
             "task": {"name": "t"},
             "method": {"name": name, "n_particles": k},
-            "model": {"id": "x"},
+            "model": {"name": "x"},
             "seed": seed,
         }
 
@@ -226,7 +226,8 @@ def test_runs_that_a_report_could_not_tell_apart_are_refused(tmp_path: Path) -> 
 
 def test_a_run_that_is_only_beginning_is_seen(tmp_path: Path) -> None:
     def settings(k: int) -> dict[str, Any]:
-        return {"task": {"name": "t"}, "method": {"name": "smc", "n_particles": k}, "budget": {"rows": k}, "seed": 0}
+        method = {"name": "smc", "n_particles": k}
+        return {"task": {"name": "t"}, "method": method, "model": {"name": "x"}, "budget": {"rows": k}, "seed": 0}
 
     with open_run(tmp_path / "first") as store:
         store.claim(settings(16))
