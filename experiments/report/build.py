@@ -142,7 +142,7 @@ def build(
         head=_head(tasks, models),
         intro=INTRO,
         warnings=tuple(_warnings(records, runs)),
-        failures=tuple(f"{failure.line} ({failure.path})" for failure in failures),
+        failures=tuple(f"{failure.line} ({failure.path.parent.name}/{failure.path.name})" for failure in failures),
         overview=overview.table(sections, baselines),
         models=overview.models(sections),
         pictures=overview.pictures(sections, baselines),

@@ -60,7 +60,7 @@ def _score(row: Row) -> str:
     interval = row.intervals.get(QUANTITY)
     shown = number(None if (v := row.values.get(QUANTITY)) is None else 100 * v, 1)
     if interval is not None and interval.low is not None and interval.high is not None:
-        shown += f" [{number(100 * interval.low, 1)}, {number(100 * interval.high, 1)}]"
+        shown += f" ({number(100 * interval.low, 1)} to {number(100 * interval.high, 1)})"
     return shown + (f" (n={row.instances})" if row.missing else "")
 
 
