@@ -41,10 +41,9 @@ register_schemas()
 
 def hydra_settings() -> DictConfig:
     """Hydra's own settings as they were composed: the launcher, the sweeper, where the jobs run."""
-    composed = HydraConfig.instance().cfg
-    assert composed is not None
-    settings: Any = composed.hydra  # a node, whatever its declared type
-    return settings  # type: ignore[no-any-return]
+    composed: Any = HydraConfig.instance().cfg  # its declared type is the dataclass of what it holds
+    settings: DictConfig = composed.hydra
+    return settings
 
 
 class Refused(Exception):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -181,3 +184,40 @@ def test_methods_that_were_run_on_other_instances_are_marked() -> None:
     assert "lacks i8, i9" in note
     assert "paired over the 8 instances that both have" in section.headline.sentence
     assert "8 of 10" not in rendering.markdown(build.build(study(), baselines=BASELINES))
+
+
+SITE = """
+import experiments.job
+from experiments.tasks import TASKS
+from smc import TableModel
+from toy_study import ToyTask, next_probs
+
+class Broken(ToyTask):
+    def instances(self, limit=None):
+        raise RuntimeError("view size is not compatible")
+
+TASKS |= {"dates": Broken, "binary": ToyTask}
+model = TableModel(vocab=["0", "1", "<eos>"], eos="<eos>", next_probs=next_probs)
+experiments.job.load_model = lambda config: model
+"""
+
+
+def test_a_failing_job_of_a_launcher_is_in_the_report(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SITE)
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "experiments.run", "-m", "hydra/launcher=local", "task=dates,binary", "seed=0"),
+            *("method=local_masking", "limit=2", "tracking=disabled", "study.name=s", f"results={tmp_path}/r"),
+        ],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{root}:{root / 'tests' / 'experiments'}"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "RuntimeError: view size is not compatible" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(read_records(tmp_path / "r" / "s")) == 2
+    assert "dates local_masking smollm2 seed 0 failed" in (tmp_path / "r" / "s" / "report.html").read_text()
