@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from experiments import provenance
+from experiments import failures, provenance
 from experiments.analysis.labels import DEFAULT_BASELINES, in_order
 from experiments.analysis.metrics import Record
 from experiments.errors import ExperimentError
@@ -23,6 +23,8 @@ from experiments.report import rendering
 from experiments.report.build import Report
 from experiments.store import read_records
 
+FAULT = "report-error.txt"
+"""Where the traceback of a report that could not be made is kept."""
 _NUMBER = (int, float)
 _MAYBE = (int, float, type(None))
 # What the report reads of a record and of each of its sequences, and of which type it must be.
@@ -49,6 +51,11 @@ def load(folder: Path) -> tuple[list[Record], list[provenance.Run]]:
             f"There is no folder {folder}. Give the folder that holds the runs of a study, for example results/STUDY."
         )
     records: list[Record] = list(read_records(folder))
+    if not records and (failed := failures.failures(folder)):
+        raise ExperimentError(
+            f"{folder} holds no records, since its runs failed: {' '.join(f'{f.line} ({f.path})' for f in failed)} Run the same "
+            "command again to retry them."
+        )
     if not records:
         raise ExperimentError(
             f"{folder} holds no records (no records.jsonl with a whole line in it or below it). Run a study "
@@ -115,7 +122,7 @@ def _build(folder: Path, baselines: Sequence[str] | None) -> Report:
         raise ExperimentError(
             f"Cannot read {error.filename or folder}: {error.strerror}. Check that it exists and that you may read it."
         ) from error
-    return report.build(records, runs, baselines=_baselines(baselines, records))
+    return report.build(records, runs, baselines=_baselines(baselines, records), failures=failures.failures(folder))
 
 
 def _write(made: Report, out: Path) -> Path:
@@ -155,7 +162,14 @@ def show(made: Report, console: Console) -> None:
         for row in section.summary.rows:
             table.add_row(*(Text(row[i]) for i in printed))
         console.print(table)
+        for note in (n for n in section.footnotes if n.startswith("(… of …")):
+            console.print(Text(note))
         console.print(Text(section.headline.sentence))
+        console.print()
+    if made.failures:
+        console.print(Text("Failed, and missing above:"))
+        for line in made.failures:
+            console.print(Text(f"- {line}"))
         console.print()
 
 
@@ -175,6 +189,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ExperimentError as error:
         print(f"experiments.compare: {error}", file=sys.stderr)
         return 2
+    except Exception as error:
+        path = (options.out or options.folder) / FAULT
+        line = f"The report could not be made: {failures.words(error)}"
+        written = failures.write(path, line, error)
+        print(
+            f"experiments.compare: {line} This is a fault of the program; the records are untouched, and a report from before "
+            f"stays as it was.{f' The traceback is in {path}.' if written else ''}",
+            file=sys.stderr,
+        )
+        return 2
+    ((options.out or options.folder) / FAULT).unlink(missing_ok=True)
     show(made, Console())
     print(f"Report: {page}")
     return 0

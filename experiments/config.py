@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 
@@ -22,8 +21,8 @@ class ModelConfig:
     source: str = MISSING  # "package": weights from an installed package; "hub": a Hugging Face id or a local folder
     id: str = MISSING  # the package's model name, or the hub id
     revision: str | None = None  # a hub revision
-    device: str = "cpu"
-    dtype: str = "float32"
+    device: str = "cpu"  # cpu | cuda | cuda:1 | mps
+    dtype: str = "float32"  # float32 | bfloat16 | float16
     # For a model larger than one device, in place of `device`: "auto", "balanced", "sequential", or {module: device}
     device_map: Any = None  # over the devices that one process sees
     cuda_graphs: bool = False  # record decoding steps and replay them; for a model on one GPU
@@ -31,7 +30,7 @@ class ModelConfig:
 
 @dataclass
 class TaskConfig:
-    """What every task has."""
+    """What every task has; its own options come from the fields of its class (`experiments.schemas`)."""
 
     name: str = MISSING  # its label in records and reports
     max_tokens: int = MISSING  # tokens before the stop
@@ -39,82 +38,18 @@ class TaskConfig:
 
 
 @dataclass
-class BfclConfig(TaskConfig):
-    """Function calls of the Berkeley function-calling set, as JSON."""
-
-    category: str = MISSING  # simple_python | multiple | parallel | parallel_multiple, or one of these as live_*
-    reasoning: bool = False  # a short free string before the answer
-
-
-@dataclass
-class ToolsConfig(TaskConfig):
-    """A call of a tool, or prose, on requests of the same set."""
-
-    category: str = MISSING  # live_multiple | irrelevance | live_irrelevance | live_relevance | mixed
-
-
-@dataclass
-class SqlConfig(TaskConfig):
-    """Questions about databases, answered by queries."""
-
-    potential: bool = False  # only queries that SQLite can prepare count
-
-
-@dataclass
-class SpiderConfig(SqlConfig):
-    """The same with a local copy of Spider."""
-
-    folder: str = MISSING  # where it was unpacked
-    questions_file: str = "dev.json"
-
-
-@dataclass
-class ExtractConfig(TaskConfig):
-    """Facts of short texts as JSON."""
-
-    bounds: bool = False  # only answers whose values agree with each other count
-
-
-@dataclass
-class MoleculesConfig(TaskConfig):
-    """New molecules like a few of the MOSES set, as SMILES."""
-
-    potential: bool = True  # only SMILES whose rings close and whose valences hold count; false for the grammar alone
-
-
-@dataclass
-class GadConfig(TaskConfig):
-    """Problems of grammar-aligned decoding."""
-
-    source: str | None = None  # a data set of the hub, or a local file or folder; null for three of our own
-    split: str | None = None  # only files with this word in their path: SLIA, BV4 or CP of the hub's data set
-    data_revision: str | None = None  # a commit, tag or branch of the hub's data set
-
-
-@dataclass
-class JsonSchemaBenchConfig(TaskConfig):
-    """Documents under schemas from the wild."""
-
-    source: str | None = None  # a data set of the hub, or a local file or folder; null for twelve of our own
-    subset: str | None = None  # only files with this word in their path; of the hub's data set Github_easy if null
-    split: str | None = None  # the same; of the hub's data set test if null
-    data_revision: str | None = None  # a commit, tag or branch of the hub's data set
-    max_chars: int = 4000  # leave longer schemas out
-
-
-@dataclass
 class MethodConfig:
     """What every method has. `name` is its label in records and reports, `algorithm` the code that runs."""
 
-    name: str = MISSING
-    algorithm: str = MISSING
+    name: str = MISSING  # its label in records and reports
+    algorithm: str = MISSING  # the code that runs
 
 
 @dataclass
 class ParticlesConfig(MethodConfig):
     """A method that draws sequences."""
 
-    n_particles: int = 16
+    n_particles: int = 16  # sequences a run draws, or rows it follows
 
 
 @dataclass
@@ -177,7 +112,7 @@ class AsapConfig(ParticlesConfig):
 class MCMCConfig(ParticlesConfig):
     """Metropolis-Hastings with masked suffixes; n_particles chains."""
 
-    n_steps: int = 10
+    n_steps: int = 10  # of each chain
     proposal: str = "restart"  # restart | uniform | priority
 
 
@@ -185,7 +120,7 @@ class MCMCConfig(ParticlesConfig):
 class SteeringConfig(ParticlesConfig):
     """SMC steering."""
 
-    beam_factor: int = 3
+    beam_factor: int = 3  # children of a particle
     finished: str = "compete"  # compete | retire
 
 
@@ -230,8 +165,8 @@ class TrackingConfig:
     """A Weights & Biases mirror of the records."""
 
     mode: str = "disabled"  # disabled | offline | online
-    project: str = "smc"
-    entity: str | None = None
+    project: str = "smc"  # of wandb
+    entity: str | None = None  # the team or user of wandb; its own default if null
 
 
 @dataclass
@@ -253,7 +188,7 @@ class Config:
     method: MethodConfig = MISSING
     model: ModelConfig = MISSING
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    seed: int = 0
+    seed: int = 0  # what every random draw derives from, with the instance
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     limit: int | None = None  # only the first instances of the task
     strict_language: bool = False  # refuse constraints of which the engine cannot produce every value
@@ -264,18 +199,10 @@ class Config:
     results: str = "results"  # the root folder of all studies
 
 
-SCHEMAS: dict[str, type] = {
+SCHEMAS: Mapping[str, type] = {
     "config": Config,
     "model": ModelConfig,
     "task": TaskConfig,
-    "bfcl": BfclConfig,
-    "tools": ToolsConfig,
-    "sql": SqlConfig,
-    "spider": SpiderConfig,
-    "extract": ExtractConfig,
-    "molecules": MoleculesConfig,
-    "gad": GadConfig,
-    "jsonschemabench": JsonSchemaBenchConfig,
     "method": MethodConfig,
     "particles": ParticlesConfig,
     "smc": SMCConfig,
@@ -291,12 +218,6 @@ SCHEMAS: dict[str, type] = {
     "tracking": TrackingConfig,
     "study": StudyConfig,
 }
-
-
-def register_schemas() -> None:
-    """Make the dataclasses known to Hydra, in a group of their own so that they are no choices of a user's."""
-    for name, schema in SCHEMAS.items():
-        ConfigStore.instance().store(group="schema", name=name, node=schema)
 
 
 def options(config: Any, *without: str) -> dict[str, Any]:

@@ -13,3 +13,15 @@ class BusyError(ExperimentError):
 
 class OutOfReach(ExperimentError):
     """A method cannot run on a task, whatever its options. A sweep passes over the pair."""
+
+
+class RunFailed(ExperimentError):
+    """A run ended in an exception that nobody expected. The message names it and the file with its traceback."""
+
+
+class InstanceFailed(Exception):
+    """An unexpected exception, its cause, while a run was at one of its instances."""
+
+    def __init__(self, instance: str) -> None:
+        super().__init__(instance)
+        self.instance = instance

@@ -16,10 +16,11 @@ from experiments.budget import repeated
 from experiments.calls import Call
 from experiments.config import Config, identity, options
 from experiments.environment import environment
-from experiments.errors import BusyError, ExperimentError, OutOfReach
+from experiments.errors import BusyError, ExperimentError, InstanceFailed, OutOfReach, RunFailed
 from experiments.evaluate import judged
+from experiments.failures import clear, error_name, kept
 from experiments.methods import Method, build_method
-from experiments.models import load_model
+from experiments.models import forget_model, load_model
 from experiments.revisions import model_revision
 from experiments.store import DONE, Key, RunStore, done_keys, open_run, refuse_ambiguity, run_id
 from experiments.tasks import Instance, Task, build_task
@@ -46,33 +47,60 @@ def execute(config: Config, *, command: str = COMMAND, sweep: bool = False, pati
 
     Raises:
         ExperimentError, SMCError: bad input, in words for the user. Records written before stay.
+        RunFailed: anything else went wrong; the run's folder holds the traceback.
         OSError: the results cannot be written.
     """
     _check(config)
-    task = build_task(config.task.kind or config.task.name, options(config.task, "kind"))
-    method = repeated(build_method(config.method), config.budget.rows, config.budget.seconds)
-    if method.deterministic:
-        config = replace(config, seed=0)
-    title = f"{config.task.name} {config.method.name} seed {config.seed}"
-    if sweep and config.seed >= (seeds := _seeds(config)):
-        print(f"{title}: skipped. The study runs the seeds below {seeds} here.")
-        return None
-    instances = task.instances(config.limit or config.study.limits.get(config.task.name))
     try:
-        _refuse_out_of_reach(config, method, task, instances)
-        if config.strict_language:
-            _refuse_narrowing(instances)  # what is known without a model
-        return _complete(config, command, task, method, instances, title, 0.0 if method.deterministic else patience)
-    except OutOfReach as error:
+        return _execute(config, command, sweep, patience)
+    except RunFailed:
+        forget_model()  # nobody knows what state it was left in
+        raise
+
+
+def _execute(config: Config, command: str, sweep: bool, patience: float) -> Path | None:
+    title, error = _title(config), error_name(config.shard, config.shards)
+    asked = _folder(config)
+    with kept(asked, title, error):
+        task = build_task(config.task.kind or config.task.name, options(config.task, "kind"))
+        method = repeated(build_method(config.method), config.budget.rows, config.budget.seconds)
+        if method.deterministic:
+            config = replace(config, seed=0)
+            title = _title(config)
+        if sweep and config.seed >= (seeds := _seeds(config)):
+            print(f"{title}: skipped. The study runs the seeds below {seeds} here.")
+            return None
+        instances = task.instances(config.limit or config.study.limits.get(config.task.name))
+    if config.batch_rows is not None and method.sampler is None:
+        print(f"{title}: batch_rows={config.batch_rows} changes nothing, since this runs one instance after the other.")
+    folder = _folder(config)
+    if folder != asked:
+        clear(asked, error)
+    try:
+        with kept(folder, title, error):
+            _refuse_out_of_reach(config, method, task, instances)
+            if config.strict_language:
+                _refuse_narrowing(instances)  # what is known without a model
+            return _complete(config, command, task, method, instances, title, 0.0 if method.deterministic else patience)
+    except OutOfReach as reason:
         if not sweep:
             raise
-        print(f"{title}: skipped. {error}")
+        print(f"{title}: skipped. {reason}")
         return None
     except BusyError:
         if not (sweep and method.deterministic):
             raise
         print(f"{title}: skipped. Another job is at it; nothing in it is drawn, so one run serves all seeds.")
         return None
+
+
+def _title(config: Config) -> str:
+    """What a run is called in messages."""
+    return f"{config.task.name} {config.method.name} {config.model.name} seed {config.seed}"
+
+
+def _folder(config: Config) -> Path:
+    return Path(config.results) / config.study.name / run_id(identity(config))
 
 
 def _seeds(config: Config) -> int:
@@ -91,10 +119,12 @@ def _complete(
     patience: float,
 ) -> Path:
     """Do what is missing, and mark the run as complete when nothing is, whichever jobs did it."""
-    name = run_id(identity(config))
-    study = Path(config.results) / config.study.name
-    folder = study / name
-    keys = {instance.id: (config.task.name, instance.id, config.method.name, config.seed) for instance in instances}
+    folder = _folder(config)
+    study, name = folder.parent, folder.name
+    keys = {
+        instance.id: (config.task.name, config.model.name, instance.id, config.method.name, config.seed)
+        for instance in instances
+    }
     share = instances[config.shard :: config.shards]
     part = f", part {config.shard} of {config.shards}" if config.shards > 1 else ""
 
@@ -111,9 +141,12 @@ def _complete(
     with open_run(folder, shard=config.shard, shards=config.shards, patience=patience) as store:
         if todo := missing(done_keys(folder)):
             store.claim(settings)
+            clear(folder, error_name(config.shard, config.shards))
             refuse_ambiguity(study, name, settings)  # once more: another job may have begun at the same moment
             _run_missing(config, command, task, method, todo, store, title + part, settings)
         finished = store.finish(keys.values(), before=partial(write_traces, folder=folder))
+        if finished:
+            clear(folder)
     others = "" if finished else "; the other parts of the run are still to come"
     print(f"{title}{part}: {len(share)} instances complete ({len(todo)} new){others}: {folder}")
     return folder
@@ -171,9 +204,10 @@ def _run_instances(
     total = len(store.records) + len(todo)
     with tqdm(total=total, initial=len(store.records), desc=title, unit="instance", mininterval=often) as bar:
         for instance, result in _results(config, task, method, model, todo, title):
-            fields = judged(method.record(result, model.vocabulary), task, instance)
+            fields = _judged(method, result, model.vocabulary, task, instance)
             head = {
                 "task": config.task.name,
+                "model": config.model.name,
                 "instance": instance.id,
                 "method": config.method.name,
                 "seed": config.seed,
@@ -186,6 +220,15 @@ def _run_instances(
             record = store.append(head | fields)
             tracker.log(len(store.records) - 1, record)
             bar.update()
+
+
+def _judged(method: Method, result: Any, vocabulary: Vocabulary, task: Task, instance: Instance) -> dict[str, Any]:
+    try:
+        return judged(method.record(result, vocabulary), task, instance)
+    except (ExperimentError, SMCError, OSError):
+        raise
+    except Exception as error:
+        raise InstanceFailed(instance.id) from error
 
 
 def _results(
@@ -257,7 +300,11 @@ def _check(config: Config) -> None:
             f"study.name={config.study.name!r} cannot be the name of a folder: use letters, digits, dots, dashes and "
             "underscores."
         )
-    for name, label in (("method.name", config.method.name), ("task.name", config.task.name)):
+    for name, label in (
+        ("method.name", config.method.name),
+        ("task.name", config.task.name),
+        ("model.name", config.model.name),
+    ):
         if not _NAME.fullmatch(label):
             raise ExperimentError(f"{name}={label!r} is no label: use letters, digits, dots, dashes and underscores.")
 

@@ -12,7 +12,7 @@ from experiments.analysis.pooling import pool
 from experiments.analysis.pooling_best import pool_best
 from experiments.calls import Call, smc_sampler
 from experiments.config import MethodConfig, options
-from experiments.errors import ExperimentError
+from experiments.errors import ExperimentError, InstanceFailed
 from experiments.evaluate import exact_record, sampled_record
 from experiments.evaluate_bounds import bounds_record
 from experiments.tasks.base import Instance
@@ -71,18 +71,25 @@ class Method:
         many rows in a forward pass, and in the order in which they end.
 
         Raises:
-            SMCError: a call failed or did not fit in memory, naming its key. Those that run beside it are handed out first; a call that cannot be
-                run at all is refused before any of them starts.
+            SMCError: a call failed or did not fit in memory, naming its key. Those that run beside it are handed out first; a
+                call that cannot be run at all is refused before any of them starts.
+            InstanceFailed: the same for an exception that nobody expected, which is its cause.
         """
         if self.sampler is None or batch_rows is None:
             for call in calls:
                 yield call, _naming(call, self.run)
-        else:
-            by_key = {call.key: call for call in calls}
-            make = self.sampler
-            requests = [_naming(call, lambda call: make(call).request(call.prompt, call.key)) for call in calls]
+            return
+        make, left = self.sampler, {call.key: call for call in calls}
+        requests = [_naming(call, lambda call: make(call).request(call.prompt, call.key)) for call in calls]
+        try:
             for request, result in stream(requests, batch_rows):
-                yield by_key[request.key], result
+                yield left.pop(request.key), result
+        except SMCError:
+            raise
+        except Exception:  # a batch does not say whose it was: the calls that are left do, one after the other
+            for call in left.values():
+                yield call, _naming(call, self.run)
+            raise
 
 
 def _naming(call: Call, function: Callable[[Call], Any]) -> Any:
@@ -91,9 +98,11 @@ def _naming(call: Call, function: Callable[[Call], Any]) -> Any:
         return function(call)
     except SMCError as error:
         raise about_job(call.key, error) from error
-    except (MemoryError, RuntimeError) as error:
+    except OSError:  # it names its file
+        raise
+    except Exception as error:
         if not is_out_of_memory(error):
-            raise
+            raise InstanceFailed(call.key) from error
         shortage = (str(error) or type(error).__name__).splitlines()[0]
     # out here the error is gone, and the memory that its traceback held on to
     raise about_job(

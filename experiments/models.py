@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from experiments.config import ModelConfig
@@ -29,6 +30,12 @@ def load_model(config: ModelConfig) -> Any:
     return _loaded[1]
 
 
+def forget_model() -> None:
+    """Let go of the model that this process holds: the next run loads it anew."""
+    global _loaded
+    _loaded = None
+
+
 def _refuse_contradictions(config: ModelConfig) -> None:
     """What cannot work is known before anything is downloaded."""
     spread = config.device_map
@@ -46,6 +53,11 @@ def _refuse_contradictions(config: ModelConfig) -> None:
         raise ExperimentError(
             "model.device_map, model.cuda_graphs and model.revision are for models from the hub or from a folder "
             "(model=hf model.id=...): those from a package are small, lie on one device and have no revisions."
+        )
+    if config.revision is not None and Path(config.id).is_dir():
+        raise ExperimentError(
+            f"model.revision={config.revision} chooses a revision of the hub, and model.id={config.id} is a folder here, which has "
+            "none: leave it out."
         )
     if spread is not None and config.device != "cpu":
         raise ExperimentError(

@@ -88,12 +88,13 @@ def task_settings(runs: Iterable[Run]) -> list[str]:
 def refuse_mixture(runs: Iterable[Run], folder: Path) -> None:
     """Refuse runs whose difference would be read as one between methods.
 
-    Raises ExperimentError where runs differ in their model, but for the device it ran on, or in the options of a
-    task, or in the revision of either. Runs without a configuration are not compared, nor what is not known.
+    Raises ExperimentError where runs differ in what a model of one name is, but for the device it ran on, or in the options
+    of a task, or in the revision of either. Models of different names are compared side by side. Runs without a
+    configuration are not compared, nor what is not known.
     """
     seen: dict[str, tuple[Run, dict[str, Any]]] = {}
     for run in runs:
-        for group, what in (("model", "the model"), ("task", f"the task {run.name('task')}")):
+        for group, what in (("model", f"the model {run.name('model')}"), ("task", f"the task {run.name('task')}")):
             if not run.name(group):
                 continue
             settings = {"name": run.name(group)} | run.options(group)
@@ -111,7 +112,7 @@ def refuse_mixture(runs: Iterable[Run], folder: Path) -> None:
                 differences = "; ".join(f"{group}.{n} {known.get(n)} and {settings.get(n)}" for n in names)
                 raise ExperimentError(
                     f"The runs in {folder} differ in {what} ({differences}; runs {first.run_id} and {run.run_id}), and "
-                    "that is no difference between methods. Give each a study of its own with study.name=<name>, or move "
+                    f"that is no difference between methods. Give each a name of its own ({group}.name=<name>) or a study of its own (study.name=<name>), or move "
                     "the runs that do not belong here out of the folder."
                 )
 

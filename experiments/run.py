@@ -3,8 +3,8 @@
 Several at once:  python -m experiments.run -m method=greedy_masking,smc seed=0,1
 A whole study, with its report:  python -m experiments.run study=compare
 
-Finished instances are skipped, so that the same command continues what was interrupted. See `configs/` for the
-choices and `experiments/config.py` for every option.
+Finished instances are skipped, so that the same command continues what was interrupted. A run that fails does not keep a
+sweep from the others. `--help` lists the choices in `configs/` and every option.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -20,20 +21,29 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments import sweeps
-from experiments.config import Config, register_schemas
+from experiments import arguments, failures, sweeps
+from experiments.choices import CONFIGS
+from experiments.config import Config
 from experiments.errors import ExperimentError
 from experiments.job import COMMAND, execute
 from experiments.launching import AGAIN, launch_failure
-from experiments.refusals import explain
+from experiments.refusals import explain, refuse_what_nothing_reads
+from experiments.schemas import register_schemas
+from experiments.store import record_files
+from experiments.usage import help_text
 from smc.errors import SMCError
-
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 REQUEUED = 60.0
 """Seconds that a job of a launcher waits for the one before it, which may have been killed a moment ago."""
 
 register_schemas()
+
+
+def hydra_settings() -> DictConfig:
+    """Hydra's own settings as they were composed: the launcher, the sweeper, where the jobs run."""
+    composed: Any = HydraConfig.instance().cfg  # its declared type is the dataclass of what it holds
+    settings: DictConfig = composed.hydra
+    return settings
 
 
 class Refused(Exception):
@@ -50,6 +60,7 @@ def app(raw: DictConfig) -> None:
     context = HydraConfig.get()
     sweep = context.mode == RunMode.MULTIRUN
     try:
+        refuse_what_nothing_reads(raw, hydra_settings(), context.overrides.hydra, sweep=sweep)
         if missing := sorted(OmegaConf.missing_keys(raw)):
             name = missing[0]
             raise ExperimentError(f"{name} has no value: give it on the command line, {name}=<value>.")
@@ -63,7 +74,8 @@ def app(raw: DictConfig) -> None:
         )
     except (ExperimentError, SMCError, OSError) as error:
         message = _about(error, raw.results) if isinstance(error, OSError) else str(error)
-        print(f"Error: {message}", file=sys.stderr, flush=True)
+        if message not in sweeps.refused:  # many jobs of a sweep can have one fault
+            print(f"Error: {message}", file=sys.stderr, flush=True)
         if not sweeps.launching:
             raise Refused(message) from None
         sweeps.refused.append(message)
@@ -92,21 +104,18 @@ def _related(one: Path, other: Path) -> bool:
 def main() -> None:
     """The command line: errors as one paragraph on stderr and a status that is not 0."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # lets exceptions reach the handlers below instead of Hydra's own printing
+    if arguments.wants_help(sys.argv[1:]):
+        print(help_text(sys.argv[1:]))
+        return
     sweeps.launching, sweeps.started = True, None
     sweeps.refused.clear()
+    status = 0
     try:
+        sys.argv[1:] = arguments.in_order(sys.argv[1:])
         app()
     except Refused as refused:
         print(f"Error: {refused} (Other jobs may have failed as well: see their logs.)", file=sys.stderr)
-        sweeps.refused.append(str(refused))
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        if not _by_hydra(error):
-            raise
-        print(f"Error: {explain(error, CONFIGS)}", file=sys.stderr)
-        sys.exit(2)
-    except OSError as error:
-        print(f"Error: {_about(error)}", file=sys.stderr)
-        sys.exit(2)
+        status = 2
     except KeyboardInterrupt:
         print(
             "\nInterrupted. Finished instances are kept: run the same command again to do the rest.",
@@ -114,15 +123,30 @@ def main() -> None:
         )
         sys.exit(130)
     except Exception as error:
-        if (words := launch_failure(error)) is None:
-            raise
-        print(f"Error: {words}", file=sys.stderr)
-        sys.exit(2)
-    reported = 0
+        print(f"Error: {_said(error)}", file=sys.stderr)
+        status = 2
     if sweeps.started is not None and sweeps.started.study.report:
-        reported = _report(sweeps.started)
-    if sweeps.refused or reported:
+        status = max(status, _report(sweeps.started))
+    if sweeps.refused or status:
         sys.exit(2)
+
+
+def _said(error: Exception) -> str:
+    """What ended the whole command, in words: before the first job, or between a launcher and its jobs."""
+    if isinstance(error, ExperimentError):
+        return str(error)
+    if isinstance(error, (HydraException, OmegaConfBaseException, ValueError)) and _by_hydra(error):
+        return explain(error)
+    if isinstance(error, OSError):
+        return _about(error)
+    if (words := launch_failure(error)) is not None:
+        return words
+    if sweeps.started is None:
+        raise error
+    path = Path(sweeps.started.results) / sweeps.started.study.name / "sweep-error.txt"
+    line = f"The sweep was ended by an exception that nobody expected: {failures.words(error)}"
+    written = failures.write(path, line, error)
+    return f"{line} {f'The traceback is in {path}. ' if written else ''}{AGAIN}"
 
 
 def _report(config: DictConfig) -> int:
@@ -131,7 +155,7 @@ def _report(config: DictConfig) -> int:
     from experiments.tracking import log_report
 
     folder = Path(config.results) / config.study.name
-    if not folder.is_dir():
+    if not folder.is_dir() or not (record_files(folder) or failures.failures(folder)):
         return 0  # every job was refused: said already
     status = compare.main([str(folder)])
     if status == 0:

@@ -27,7 +27,7 @@ import yaml
 from experiments.errors import BusyError, ExperimentError
 
 Record = dict[str, Any]
-Key = tuple[str, str, str, int]
+Key = tuple[str, str, str, str, int]
 
 RECORDS, CONFIG, ENVIRONMENT, DONE = "records.jsonl", "config.yaml", "environment.json", "DONE"
 _ANY_RECORDS = "records*.jsonl"
@@ -71,8 +71,8 @@ def plain(value: Any) -> Any:
 
 
 def record_key(record: Mapping[str, Any]) -> Key:
-    """What makes a record unique within a study."""
-    return record["task"], record["instance"], record["method"], record["seed"]
+    """What makes a record unique within a study: task, model, instance, method, seed."""
+    return record["task"], record["model"], record["instance"], record["method"], record["seed"]
 
 
 def read_records(folder: str | Path) -> list[Record]:
@@ -90,7 +90,7 @@ def read_records(folder: str | Path) -> list[Record]:
         )
     records: dict[Key, Record] = {}
     for path in record_files(folder):
-        for record in parse_records(path, path.read_bytes()):
+        for record in parse_records(path):
             records.setdefault(record_key(record), record)
     return list(records.values())
 
@@ -247,8 +247,8 @@ def _taken(path: Path, shards: int) -> BinaryIO | None:
 def refuse_ambiguity(study: str | Path, name: str, config: Mapping[str, Any]) -> None:
     """Refuse a run whose records could not be told from those of another run in the same study.
 
-    Records are known by task, instance, method and seed. Two runs that share those but differ in, say, the number
-    of particles would count as one in the report. Of two that begin at the same moment each sees the other if both have
+    Records are known by task, model, instance, method and seed. Two runs that share those but differ in, say, the number
+    of particles would count as one in the report; two models of one name would count as one model. Of two that begin at the same moment each sees the other if both have
     been claimed before.
 
     Raises:
@@ -261,20 +261,29 @@ def refuse_ambiguity(study: str | Path, name: str, config: Mapping[str, Any]) ->
         other = read_mapping(path)
         try:
             same = _label(other) == _label(config)
+            namesake = _namesakes(other["model"], config["model"])
         except (KeyError, TypeError) as error:
             raise ExperimentError(
-                f"{path} lacks the name of a task or method, or the seed: it was edited. Restore it, or remove it if "
+                f"{path} lacks the name of a task, model or method, or the seed: it was edited. Restore it, or remove it if "
                 "you know that the run is of other settings than this one."
             ) from error
         files = record_files(path.parent)
-        if not same or not any(file.stat().st_size or is_being_written(file) for file in files):
+        if not (same or namesake) or not any(file.stat().st_size or is_being_written(file) for file in files):
             continue
         differences = "; ".join(
-            f"{key} {old!r} there, {new!r} here" for key, (old, new) in _differences(other, config).items()
+            f"{key} {old!r} there, {new!r} here"
+            for key, (old, new) in _differences(other, config).items()
+            if same or key.startswith("model.")
         )
-        task, method, seed = _label(config)
+        task, model, method, seed = _label(config)
+        if namesake:
+            raise ExperimentError(
+                f"The study in {study} already holds another model under the name {model} ({differences}), and a report could "
+                f"not tell the two apart: give this model a name of its own with model.name={model}_2, or put the run into "
+                "another study with study.name=<name>."
+            )
         raise ExperimentError(
-            f"The study in {study} already holds task {task}, method {method}, seed {seed} with other settings "
+            f"The study in {study} already holds task {task}, model {model}, method {method}, seed {seed} with other settings "
             f"({differences}), and a report could not tell the two apart: give this method a name of its own with "
             f"method.name={method}_2, or put the run into another study with study.name=<name>."
         )
@@ -294,21 +303,25 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         raise
 
 
-def parse_records(path: Path, data: bytes) -> list[Record]:
-    """The records of a file's content, a torn last line ignored.
+def parse_records(path: Path, data: bytes | None = None) -> list[Record]:
+    """The records of a file, or of what was read of it, a torn last line ignored.
 
     Raises ExperimentError where a complete line is not a record.
     """
-    return _parse(path, data)[0]
+    return _parse(path, path.read_bytes() if data is None else data)[0]
 
 
 def _parse(path: Path, data: bytes) -> tuple[list[Record], int]:
     """The records of a file, and where its last complete line ends."""
     *lines, tail = data.split(b"\n")
     records = []
+    model: str | None = None
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
+            if "model" not in record:  # written before records named it
+                model = _model(path.parent) if model is None else model
+                record["model"] = model
             record_key(record)
         except (ValueError, KeyError, TypeError) as error:
             raise ExperimentError(
@@ -317,6 +330,13 @@ def _parse(path: Path, data: bytes) -> tuple[list[Record], int]:
             ) from error
         records.append(record)
     return records, len(data) - len(tail)
+
+
+def _model(folder: Path) -> str:
+    """What a run's settings call its model; "" where they do not say."""
+    chosen = read_mapping(folder / CONFIG).get("model")
+    named = chosen.get("name") if isinstance(chosen, Mapping) else chosen
+    return "" if named is None else str(named)
 
 
 def _history(folder: Path, environment: Record) -> Record:
@@ -345,8 +365,15 @@ def _refuse_other_revisions(folder: Path, first: Record, now: Record) -> None:
             )
 
 
-def _label(config: Mapping[str, Any]) -> tuple[str, str, int]:
-    return config["task"]["name"], config["method"]["name"], config["seed"]
+def _label(config: Mapping[str, Any]) -> tuple[str, str, str, int]:
+    return config["task"]["name"], config["model"]["name"], config["method"]["name"], config["seed"]
+
+
+def _namesakes(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two models have one name and differ in more than where they ran."""
+    if one["name"] != other["name"]:
+        return False
+    return any(one.get(key) != other.get(key) for key in one.keys() & other.keys() - {"device"})
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

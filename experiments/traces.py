@@ -14,7 +14,7 @@ from experiments.errors import ExperimentError
 from experiments.store import write_atomically
 
 TRACES = "traces.parquet"
-_HEAD = ("task", "instance", "method", "seed")
+_HEAD = ("task", "model", "instance", "method", "seed")
 
 
 def write_traces(records: Iterable[Mapping[str, Any]], folder: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from experiments.analysis.labels import in_order, label
 from experiments.analysis.metrics import Record
+from experiments.analysis.summary import model_of
 from experiments.text import counted, number, whole
 
 COLUMNS = (
@@ -36,14 +37,19 @@ class MethodCost:
 
 
 def by_method(records: Iterable[Record]) -> list[MethodCost]:
-    """The costs of every method, in the order of the tables."""
-    found: dict[str, list[Record]] = {}
+    """The costs of every method, in the order of the tables; where there are several models, one after the other."""
+    found: dict[str, dict[str, list[Record]]] = {}
     for record in records:
-        found.setdefault(record["method"], []).append(record)
+        found.setdefault(model_of(record), {}).setdefault(record["method"], []).append(record)
     return [
-        MethodCost(label(m), len(found[m]), {n: math.fsum(r["cost"].get(n) or 0 for r in found[m]) for n, _ in COLUMNS})
-        for m in in_order(found)
+        _cost(label(m) if len(found) == 1 else f"{label(m)}, {model}", found[model][m])
+        for model in sorted(found)
+        for m in in_order(found[model])
     ]
+
+
+def _cost(name: str, records: Sequence[Record]) -> MethodCost:
+    return MethodCost(name, len(records), {n: math.fsum(r["cost"].get(n) or 0 for r in records) for n, _ in COLUMNS})
 
 
 def headings() -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from experiments.analysis import lost_mass, metrics
 from experiments.analysis.differences import FEWEST, Difference, by_instance, mean_interval, paired_difference
 from experiments.analysis.labels import LOCAL, label
 from experiments.analysis.summary import Comparison, Task, posterior_method
-from experiments.analysis.verdicts import chances
+from experiments.analysis.verdicts import chances, paired
 from experiments.text import counted, number, percent, points
 
 UNEVEN, EVEN = 0.5, 0.9
@@ -199,7 +199,7 @@ def _unsigned(value: float | None) -> str:
 
 def _basis(d: Difference, sign: int = 1, *, show: Callable[[float | None], str] = _unsigned) -> str:
     """What a difference rests on: "95% interval 2.0 to 12.0, 36 instances"; the ends times `sign`."""
-    on = counted(d.instances, "instance")
+    on = paired(d)
     if d.low is None or d.high is None:
         return f"{on}, {d.note}" if d.note else on
     low, high = sorted((sign * d.low, sign * d.high))

@@ -77,38 +77,6 @@ KNOWN: dict[str, Look] = {
     "exact": Look("Exact posterior", "#CC79A7", "*"),
     LOCAL_LAW: Look("Local masking, exact law", "#444444", "_"),
 }
-MEANINGS: dict[str, str] = {
-    "greedy_masking": "the likeliest allowed token at every step: constrained decoding at temperature 0",
-    "beam": "the likeliest few beginnings at every step, under the mask",
-    "local_masking": "independent draws under the mask, renormalised at every step: constrained decoding that samples",
-    "best_of_n": "the likeliest of several draws of local masking",
-    "sample_rerank": "draws of local masking, weighted by the potentials alone",
-    "importance_resampling": "draws of local masking, weighted by the mass that the mask left standing",
-    "unconstrained": "draws without a mask, checked at the end",
-    "rejection": "draws without a mask until enough are valid: exact, and slow where few are",
-    "ars": "rejection that never draws a refused beginning again: exact",
-    "rsft": "rejection with the first token masked: exact",
-    "cars": "rejection that leaves out all that it knows to be invalid: exact",
-    "asap": "draws under the mask, bent by what earlier draws learned of the future: exact in the limit",
-    "mcmc_restart": "Metropolis-Hastings chains that propose whole draws of local masking",
-    "mcmc_uniform": "Metropolis-Hastings chains that redraw the text from a position chosen evenly",
-    "mcmc_priority": "Metropolis-Hastings chains that redraw the text from where the model was unsure",
-    "particle_gibbs": "sequential Monte Carlo runs, each around a text that the one before left",
-    "pimh": "whole sequential Monte Carlo runs, accepted by their evidence",
-    "grammar_smc": "sequential Monte Carlo with multinomial resampling below 90% effective samples",
-    "smc_steering": "sequential Monte Carlo with several children a particle, resampled without replacement",
-    "awrs_smc": "sequential Monte Carlo that asks the grammar about single tokens instead of masking",
-    "smc_sample": "sequential Monte Carlo: weighted draws; where few carry the weight, these are copied and the others dropped",
-    "smc": "sequential Monte Carlo that looks at all continuations of its beginnings and keeps a few of them, weights corrected for "
-    "what it drops",
-    "smc_power2": "SMC aimed at the square of the model's distribution",
-    "smc_power4": "SMC aimed at the 4th power of the model's distribution, between posterior and search",
-    "smc_power": "SMC aimed at the 4th power of the model's distribution, between posterior and search",
-    "smc_power8": "SMC aimed at the 8th power of the model's distribution, close to search",
-    "branch_and_bound": "the heaviest beginnings first, with certified bounds on every probability",
-    "exact": "every valid output with its probability, where the language is small enough",
-}
-"""What a method does, for a reader who has not met it. Variants of SMC are told apart by their options."""
 
 _SPARE_COLOURS = ("#CC79A7", "#7A5195", "#8C564B", "#117733", "#882255")
 _SPARE_MARKERS = ("h", "<", ">", "p", "d")

@@ -31,6 +31,7 @@ class Matched:
     """A method against a baseline at costs as near as their runs allow."""
 
     task: str
+    """`Task.title`."""
     method: str
     baseline: str
     by: By
@@ -73,11 +74,13 @@ def compare(
     ours, theirs = (_runs(task, name) for name in (method, baseline))
     shared = sorted(ours.keys() & theirs.keys())
     if not shared:
-        return Matched(task.name, method, baseline, by, 0, 0, None, False, "no instance has both")
+        return Matched(task.title, method, baseline, by, 0, 0, None, False, "no instance has both")
     cost = {name: {i: _cost(runs[i], by) for i in shared} for name, runs in ((method, ours), (baseline, theirs))}
     total = {name: math.fsum(costs.values()) for name, costs in cost.items()}
     if not all(c > 0 for costs in cost.values() for c in costs.values()):
-        return Matched(task.name, method, baseline, by, 1, 1, None, False, f"the {UNITS[by]} of some run are not known")
+        return Matched(
+            task.title, method, baseline, by, 1, 1, None, False, f"the {UNITS[by]} of some run are not known"
+        )
     cheap, dear = (method, baseline) if total[method] <= total[baseline] else (baseline, method)
     there = {i: len((ours if cheap == method else theirs)[i]) for i in shared}
     wanted = {i: cost[dear][i] / cost[cheap][i] for i in shared}
@@ -89,7 +92,7 @@ def compare(
     close = 1 / CLOSE <= reached <= CLOSE
     short = reached < 1 and any(groups[i] < _group_size(wanted[i], there[i] + 1) for i in shared)
     note = "" if close else _why_not(cheap, dear, reached, max(there.values()) if short else None)
-    found = Matched(task.name, method, baseline, by, runs, baseline_runs, ratio, close, note)
+    found = Matched(task.title, method, baseline, by, runs, baseline_runs, ratio, close, note)
     if not close:
         return found
     size = {cheap: groups, dear: dict.fromkeys(shared, 1)}

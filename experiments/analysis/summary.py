@@ -41,10 +41,17 @@ INTERVALS = ("right", "best_accuracy", "log_prob", "tv", "distortion")
 
 @dataclass(frozen=True)
 class Task:
-    """All records of one task."""
+    """All records of one task, of one model where the study has several."""
 
     name: str
     records: tuple[Record, ...]
+    model: str = ""
+    """The model's name where the study compares several; "" where there is one, which then goes without saying."""
+
+    @property
+    def title(self) -> str:
+        """What sections and pictures call it."""
+        return f"{self.name}, {self.model}" if self.model else self.name
 
     @cached_property
     def methods(self) -> dict[str, tuple[Record, ...]]:
@@ -120,11 +127,20 @@ def posterior_method(task: Task) -> str | None:
 
 
 def by_task(records: Iterable[Record]) -> list[Task]:
-    """Records grouped by task and sorted, so that a report does not depend on the order of files."""
-    found: dict[str, list[Record]] = defaultdict(list)
+    """Records grouped by task and model and sorted, so that a report does not depend on the order of files.
+
+    Everything is compared within a group: instances are paired within a model, never across.
+    """
+    found: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
-        found[record["task"]].append(record)
-    return [Task(name, tuple(sorted(found[name], key=key))) for name in sorted(found)]
+        found[record["task"], model_of(record)].append(record)
+    several = len({model for _, model in found}) > 1
+    return [Task(task, tuple(sorted(found[task, m], key=key)), m if several else "") for task, m in sorted(found)]
+
+
+def model_of(record: Record) -> str:
+    """The name of the record's model; "" in records that do not say."""
+    return str(record.get("model") or "")
 
 
 def _attribute(find: Callable[[Record], Distance | Floor | None], name: str) -> Value:
@@ -153,6 +169,10 @@ class Row:
     """On how many instances each column was known."""
     intervals: dict[str, Interval] = field(default_factory=dict)
     """95% intervals over instances of the means of `INTERVALS`."""
+    model: str = ""
+    """The model's name where the study compares several."""
+    missing: tuple[str, ...] = ()
+    """Instances of the task that the method has not been run on."""
 
 
 def summarise(task: Task) -> list[Row]:
@@ -201,7 +221,13 @@ def _row(task: Task, method: str, records: Sequence[Record]) -> Row:
         values={name: _mean(list(values.values())) for name, values in known.items()},
         counts={name: len(values) for name, values in known.items()},
         intervals=_intervals(known),
+        model=task.model,
+        missing=_missing(task, records),
     )
+
+
+def _missing(task: Task, records: Iterable[Record]) -> tuple[str, ...]:
+    return tuple(sorted({r["instance"] for r in task.records} - {r["instance"] for r in records}))
 
 
 def _further_scores(records: Sequence[Record]) -> list[str]:
@@ -289,6 +315,8 @@ def _local_law_row(task: Task) -> Row | None:
         values={name: _mean(list(v.values())) for name, v in known.items()},
         counts={name: len(v) for name, v in known.items()},
         intervals=_intervals(known),
+        model=task.model,
+        missing=_missing(task, task.exact_records.values()),
     )
 
 
@@ -300,6 +328,8 @@ class Comparison:
     method: str
     baseline: str
     differences: dict[str, Difference]
+    model: str = ""
+    """The model's name where the study compares several."""
 
 
 def comparisons(task: Task, baselines: Sequence[str]) -> list[Comparison]:
@@ -328,7 +358,7 @@ def comparisons(task: Task, baselines: Sequence[str]) -> list[Comparison]:
         Comparison(task.name, method, baseline, {
             name: paired_difference(known[method][name], known[baseline][name], span=SPANS.get(name))
             for name in quantities if known[method][name] and known[baseline][name] and _worth(name, baseline)
-        })
+        }, task.model)
         for baseline in baselines if baseline in known
         for method in methods if method != baseline
     ]  # fmt: skip
@@ -339,9 +369,9 @@ SPANS = {"right": 1.0, "best_accuracy": 1.0, "tv": 1.0}
 
 
 def compare(tasks: Sequence[Task], baselines: Sequence[str]) -> dict[str, list[Comparison]]:
-    """The comparisons of a whole study by task, their p-values adjusted over all of them (`false_discovery.adjust`)."""
+    """The comparisons of a whole study by `Task.title`, their p-values adjusted over all of them (`false_discovery.adjust`)."""
     adjusted = adjust([c for task in tasks for c in comparisons(task, baselines)])
-    return {task.name: [c for c in adjusted if c.task == task.name] for task in tasks}
+    return {t.title: [c for c in adjusted if (c.task, c.model) == (t.name, t.model)] for t in tasks}
 
 
 def _worth(quantity: str, baseline: str) -> bool:
@@ -360,8 +390,9 @@ def summary_csv(rows: Iterable[Row], comparisons: Iterable[Comparison] = ()) -> 
     rows = list(rows)
     names = [column.name for column in columns_of(rows)]
     lines = {
-        (r.task, r.method): {
+        (r.task, r.model, r.method): {
             "task": r.task,
+            **({"model": r.model} if r.model else {}),
             "method": r.method,
             "instances": r.instances,
             "seeds": r.seeds,
@@ -375,7 +406,7 @@ def summary_csv(rows: Iterable[Row], comparisons: Iterable[Comparison] = ()) -> 
     for c in comparisons:
         for name, d in c.differences.items():
             column = f"{name}_minus_{c.baseline}"
-            lines[c.task, c.method] |= {column: d.mean} | {
+            lines[c.task, c.model, c.method] |= {column: d.mean} | {
                 f"{column}_{part}": getattr(d, part)
                 for part in ("low", "high", "p", "q", "detectable", "instances", "verdict")
             }

@@ -101,14 +101,22 @@ def _basis(d: Difference, shown: Callable[[float | None], str]) -> str:
     """The interval, the number of instances, and any remark."""
     parts = [f"95% interval {shown(d.low)} to {shown(d.high)}"] if d.low is not None else []
     few = d.note == TOO_FEW
-    parts.append(f"{TOO_FEW}: {d.instances}" if few else counted(d.instances, "instance"))
-    if d.unpaired:
+    parts.append(f"{TOO_FEW}: {d.instances}" if few else paired(d))
+    if few and d.unpaired:
         parts.append(f"{d.unpaired} more without a pair")
     if d.note and not few:
         parts.append(d.note)
     if d.p is not None:
         parts.append(chances(d))
     return ", ".join(parts)
+
+
+def paired(d: Difference) -> str:
+    """What a difference is taken over: all instances, or those that both methods have a value for."""
+    on = counted(d.instances, "instance")
+    if not d.unpaired:
+        return on
+    return (f"paired over the {on} that both have" if d.instances else on) + f", {d.unpaired} more without a pair"
 
 
 def chances(d: Difference) -> str:

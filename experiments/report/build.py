@@ -10,15 +10,16 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from experiments import provenance, text
+from experiments import choices, provenance, text
 from experiments.analysis import costs, false_discovery, matched, summary
 from experiments.analysis.columns import columns_of
 from experiments.analysis.differences import FEWEST
 from experiments.analysis.false_discovery import FAMILY
-from experiments.analysis.labels import MEANINGS, in_order, label
+from experiments.analysis.labels import in_order, label
 from experiments.analysis.matched import CLOSE, By, Matched
 from experiments.analysis.metrics import Record
 from experiments.analysis.summary import EXACT, Task
+from experiments.failures import Failure
 from experiments.provenance import Run
 from experiments.report import overview
 from experiments.report.commands import commands
@@ -65,6 +66,13 @@ NOTES = (
 )
 """How to read differences and examples."""
 
+MODELS = (
+    "Each model is judged by itself: instances are paired within a model, and verdicts are of one model. q is adjusted over all "
+    "tasks and models of the study together. log p, log Z and distances of two models are of two distributions, so only "
+    "scores, costs and verdicts compare across models."
+)
+"""How to read a study of several models."""
+
 
 @dataclass(frozen=True)
 class Report:
@@ -74,7 +82,11 @@ class Report:
     head: str
     intro: str
     warnings: tuple[str, ...]
+    failures: tuple[str, ...]
+    """What failed and is missing, a line a run."""
     overview: Table
+    models: Table | None
+    """The score of every method under every model, where the study has several."""
     pictures: tuple[Picture, ...]
     """Those of all tasks together."""
     sections: tuple[Section, ...]
@@ -98,8 +110,14 @@ class Report:
         return self.pictures + tuple(p for s in self.sections for p in s.pictures.all)
 
 
-def build(records: Sequence[Record], runs: Sequence[Run] = (), *, baselines: Sequence[str]) -> Report:
-    """All that the report says. `records` must not be empty; `runs` adds where they came from."""
+def build(
+    records: Sequence[Record],
+    runs: Sequence[Run] = (),
+    *,
+    baselines: Sequence[str],
+    failures: Sequence[Failure] = (),
+) -> Report:
+    """All that the report says. `records` must not be empty; `runs` adds where they came from, `failures` what is missing."""
     tasks = summary.by_task(records)
     # Without a configuration, the method's usual name has to do.
     powers = provenance.sharpened(runs) | ({"smc_power"} if not runs else set())
@@ -108,11 +126,11 @@ def build(records: Sequence[Record], runs: Sequence[Run] = (), *, baselines: Seq
     sections = tuple(
         section(
             task,
-            compared[task.name],
+            compared[task.title],
             baselines,
             runs=runs,
             powers=powers,
-            matched={by: [m for m in found if m.task == task.name] for by, found in at_cost.items()},
+            matched={by: [m for m in found if m.task == task.title] for by, found in at_cost.items()},
         )
         for task in tasks
     )
@@ -124,7 +142,9 @@ def build(records: Sequence[Record], runs: Sequence[Run] = (), *, baselines: Seq
         head=_head(tasks, models),
         intro=INTRO,
         warnings=tuple(_warnings(records, runs)),
+        failures=tuple(f"{failure.line} ({failure.path.parent.name}/{failure.path.name})" for failure in failures),
         overview=overview.table(sections, baselines),
+        models=overview.models(sections),
         pictures=overview.pictures(sections, baselines),
         sections=sections,
         costs=Table(costs.headings(), tuple(c.cells() for c in spent)),
@@ -132,12 +152,20 @@ def build(records: Sequence[Record], runs: Sequence[Run] = (), *, baselines: Seq
         meanings=tuple(
             (c.heading, c.meaning) for c in columns_of(r for s in sections for r in s.rows) if c.heading in used
         ),
-        methods=tuple((label(m), MEANINGS[m]) for m in in_order(r["method"] for r in records) if m in MEANINGS),
+        methods=_meanings(records),
         commands=tuple(commands(runs)),
         settings=(*(f"model {m}" for m in models), *(f"task {t}" for t in provenance.task_settings(runs))),
         options=tuple((label(m), o) for m, options in provenance.method_options(runs).items() for o in options),
         environments=tuple(provenance.environment_lines(runs)),
+        notes=(*NOTES, MODELS) if any(task.model for task in tasks) else NOTES,
     )
+
+
+def _meanings(records: Sequence[Record]) -> tuple[tuple[str, str], ...]:
+    """What the methods of `configs/` do; one that was given another name has its options to tell."""
+    known = choices.meanings("method")
+    there = in_order(r["method"] for r in records)
+    return tuple((label(m), known[m].removesuffix(".")) for m in there if m in known)
 
 
 def _matched(tasks: Sequence[Task], baselines: Sequence[str], powers: Collection[str]) -> dict[By, list[Matched]]:
@@ -152,9 +180,10 @@ def _matched(tasks: Sequence[Task], baselines: Sequence[str], powers: Collection
 
 def _head(tasks: Sequence[Task], models: Sequence[str]) -> str:
     methods = [label(m) for m in dict.fromkeys(m for t in tasks for m in t.methods) if m != EXACT]
-    where = f" on the model {text.listed(list(models))}" if models else ""
-    which = "The task is" if len(tasks) == 1 else "The tasks are"
-    exact = [t.name for t in tasks if t.exact]
+    where = f" on the {'model' if len(models) == 1 else 'models'} {text.listed(list(models))}" if models else ""
+    names = list(dict.fromkeys(t.name for t in tasks))
+    which = "The task is" if len(names) == 1 else "The tasks are"
+    exact = [t.title for t in tasks if t.exact]
     known = (
         f" The exact posterior is known on {text.listed(exact)}, so distances to it are measured there."
         if exact
@@ -163,7 +192,7 @@ def _head(tasks: Sequence[Task], models: Sequence[str]) -> str:
     return (
         f"This report compares {text.counted(len(methods), 'way', 'ways')} of decoding under a "
         f"grammar{where}: "
-        f"{text.listed(methods)}. {which} {text.listed([t.name for t in tasks])}." + known
+        f"{text.listed(methods)}. {which} {text.listed(names)}." + known
         if methods
         else f"This folder holds the exact reference alone{where}: there is nothing yet to compare it with."
     )
@@ -183,8 +212,14 @@ def _warnings(records: Sequence[Record], runs: Sequence[Run]) -> list[str]:
         found.append(
             f"{text.counted(len(resumed), 'run')} continued in another environment than the one it began in ({text.some(resumed)})."
         )
-    jobs = Counter((r.name("task"), r.name("method"), str(r.config.get("seed", 0))) for r in runs if r.name("method"))
-    repeated = [f"{task}, {method}, seed {seed}" for (task, method, seed), n in sorted(jobs.items(), key=str) if n > 1]
+    jobs = Counter(
+        (r.name("task"), r.name("method"), str(r.config.get("seed", 0)), r.name("model"))
+        for r in runs
+        if r.name("method")
+    )
+    repeated = [
+        f"{task}, {method}, seed {seed}" for (task, method, seed, _), n in sorted(jobs.items(), key=str) if n > 1
+    ]
     if repeated:
         found.append(
             f"Several runs share task, method and seed ({text.some(repeated)}); where they overlap only the "

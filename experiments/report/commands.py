@@ -12,16 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from experiments.analysis.labels import in_order
-from experiments.config import SCHEMAS
+from experiments.choices import CONFIGS
 from experiments.provenance import Run
+from experiments.schemas import schemas
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 COMMAND = ("python", "-m", "experiments.run")
 # The option that says which code runs: a choice of another kind cannot be turned into this one.
 _KIND = {"task": "name", "model": "source", "method": "algorithm"}
@@ -94,7 +93,7 @@ def _choice(group: str, name: str) -> dict[str, Any]:
     written = yaml.safe_load((CONFIGS / group / f"{name}.yaml").read_text(encoding="utf-8"))
     base = str(written.pop("defaults")[0])
     schema = base.removeprefix("/schema/").partition("@")[0]
-    return (_choice(group, base) if schema == base else asdict(SCHEMAS[schema]())) | written
+    return (_choice(group, base) if schema == base else asdict(schemas()[schema]())) | written
 
 
 def _override(value: Any) -> str:

@@ -51,7 +51,7 @@ def tables(rows: Sequence[Row], comparisons: Sequence[Comparison], *, most: int 
     """
     rows = [row for row in rows if row.method not in (EXACT, LOCAL_LAW)]
     pages: list[list[Row]] = [[]]
-    for _, members in groupby(rows, key=lambda row: row.task):
+    for _, members in groupby(rows, key=lambda row: (row.task, row.model)):
         block = list(members)
         if pages[-1] and len(pages[-1]) + len(block) > most:
             pages.append([])
@@ -81,16 +81,25 @@ def table(
     """
     rows = [row for row in rows if row.method not in (EXACT, LOCAL_LAW)]
     shown = [c for c in _COLUMNS if any(row.values.get(c.name) is not None for row in rows)]
-    against = {(c.task, c.method): c.differences.get("right") for c in comparisons if c.baseline == baseline}
+    against = {(c.task, c.model, c.method): c.differences.get("right") for c in comparisons if c.baseline == baseline}
     compared = any(d is not None and d.mean is not None for d in against.values())
-    headings = ["Task", "Method", "$n$", *(c.heading for c in shown), *(["$\\Delta$ score"] if compared else [])]
+    several = any(row.model for row in rows)
+    headings = [
+        "Task",
+        *(["Model"] if several else []),
+        "Method",
+        "$n$",
+        *(c.heading for c in shown),
+        *(["$\\Delta$ score"] if compared else []),
+    ]
     blocks = []
-    for task, members in groupby(rows, key=lambda row: row.task):
+    for (task, model), members in groupby(rows, key=lambda row: (row.task, row.model)):
         lines: list[str] = []
         for row in members:
-            cells = [escaped(task) if not lines else "", escaped(row.label), str(row.instances)]
+            cells = [escaped(name) if not lines else "" for name in ((task, model) if several else (task,))]
+            cells += [escaped(row.label), str(row.instances)]
             cells += [_cell(row.values.get(c.name), row.intervals.get(c.name), c.show) for c in shown]
-            cells += [_difference(against.get((task, row.method)))] if compared else []
+            cells += [_difference(against.get((task, model, row.method)))] if compared else []
             lines.append(" & ".join(cells) + r" \\")
         blocks.append("\n".join(lines))
     words = escaped(caption) if caption is not None else _caption([c.name for c in shown], baseline, compared)
@@ -101,7 +110,7 @@ def table(
         r"\setlength{\tabcolsep}{4pt}",
         rf"\caption{{{words}}}",
         rf"\label{{{reference}}}",
-        rf"\begin{{tabular}}{{llr{'r' * (len(headings) - 3)}}}",
+        rf"\begin{{tabular}}{{{'l' * (2 + several)}r{'r' * (len(headings) - 3 - several)}}}",
         r"\toprule",
         " & ".join(headings) + r" \\",
         r"\midrule",

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from experiments.analysis import verdicts
 from experiments.analysis.differences import Difference
-from experiments.analysis.labels import LOCAL, POSTERIOR_METHODS, label
+from experiments.analysis.labels import LOCAL, POSTERIOR_METHODS, in_order, label
+from experiments.analysis.summary import EXACT, Row
 from experiments.report.figures import Picture
 from experiments.report.forest import Branch, forest
 from experiments.report.section import Section
@@ -18,10 +19,12 @@ QUANTITY = "right"
 
 
 def table(sections: Sequence[Section], baselines: Sequence[str]) -> Table:
-    """One line a task: what the verdict is, the differences it rests on, the mass that the mask removes."""
+    """One line a task (and model): what the verdict is, and the differences it rests on."""
     shown = [b for b in _local_first(baselines) if any(_difference(s, b) for s in sections)]
+    several = any(s.model for s in sections)
     headings = (
         "Task",
+        *(("Model",) if several else ()),
         "Verdict",
         *(f"Score against {label(b).lower()}, points" for b in shown),
         "Highest score",
@@ -30,8 +33,35 @@ def table(sections: Sequence[Section], baselines: Sequence[str]) -> Table:
     for s in sections:
         differences = [_difference(s, b) for b in shown]
         cells = [verdicts.cell(d, "points", d.instances if d else 0) for d in differences]
-        lines.append((s.name, s.headline.kind, *cells, _best(s)))
+        lines.append((s.task, *((s.model,) if several else ()), s.headline.kind, *cells, _best(s)))
     return Table(headings, tuple(lines))
+
+
+def models(sections: Sequence[Section]) -> Table | None:
+    """The score of every method on every task, a column a model; None where there is one model."""
+    names = sorted({s.model for s in sections} - {""})
+    if not names:
+        return None
+    rows = {(s.task, r.label): r.method for s in sections for r in s.rows if r.seeds and r.method != EXACT}
+    scores = {(s.task, r.method, s.model): _score(r) for s in sections for r in s.rows}
+    return Table(
+        ("Score of a draw", *names),
+        tuple(
+            (f"{task}, {name}", *(scores.get((task, method, model), "—") for model in names))
+            for (task, name), method in sorted(
+                rows.items(), key=lambda row: (row[0][0], in_order(rows.values()).index(row[1]))
+            )
+        ),
+    )
+
+
+def _score(row: Row) -> str:
+    """A mean in points with its interval, and over how many instances where some are missing."""
+    interval = row.intervals.get(QUANTITY)
+    shown = number(None if (v := row.values.get(QUANTITY)) is None else 100 * v, 1)
+    if interval is not None and interval.low is not None and interval.high is not None:
+        shown += f" ({number(100 * interval.low, 1)} to {number(100 * interval.high, 1)})"
+    return shown + (f" (n={row.instances})" if row.missing else "")
 
 
 def pictures(sections: Sequence[Section], baselines: Sequence[str]) -> tuple[Picture, ...]:
@@ -72,7 +102,7 @@ def _best(section: Section) -> str:
     known = [
         (v, r.label)
         for r in section.rows
-        if r.seeds and (v := r.values.get(QUANTITY)) is not None and r.method != "exact"
+        if r.seeds and (v := r.values.get(QUANTITY)) is not None and r.method != EXACT
     ]
     if not known:
         return "—"

@@ -38,23 +38,23 @@ def of(
     task: Task, rows: Sequence[Row], *, losses: Sequence[PlaceLoss], gains: Sequence[Gain], runs: Sequence[Run],
 ) -> Pictures:  # fmt: skip
     """Draw what can be drawn of one task."""
-    prefix = text.slug(task.name)
+    prefix = text.slug(task.title)
     pooled, families = curves.pooled(task, pooling.pool), curves.families(runs)
     main = [_distances(task, rows, pooled, families, prefix), _scores(task, pooled, families, prefix)]
     more: list[Picture] = []
     missing = []
     if sweep := power_curve(rows, runs):
-        main.append(curve_figures.powers(f"{prefix}-power", f"{task.name}: from posterior to search", sweep))
+        main.append(curve_figures.powers(f"{prefix}-power", f"{task.title}: from posterior to search", sweep))
     local = task.methods.get(LOCAL, ())
     by_position = metrics.lost_mass_by_position(local)
     if losses:
-        main.append(mass_figures.by_place(f"{prefix}-places", f"{task.name}: where the mask removes mass", losses))
+        main.append(mass_figures.by_place(f"{prefix}-places", f"{task.title}: where the mask removes mass", losses))
     if len(by_position.mean):
-        title = f"{task.name}: lost mass by position"
+        title = f"{task.title}: lost mass by position"
         more.append(mass_figures.lost_mass(f"{prefix}-lost-mass", title, by_position))
         relative = [w for r in local if len(w := metrics.relative_log_weights(r)) > 1]
         if relative:
-            title = f"{task.name}: how uneven the weights are"
+            title = f"{task.title}: how uneven the weights are"
             more.append(mass_figures.weights(f"{prefix}-weights", title, relative))
     else:
         missing.append("Lost mass and weights are drawn from the samples of local masking, which there are none of.")
@@ -63,13 +63,13 @@ def of(
             "Where in the text mass is lost is not known: these records were written without the places of tokens."
         )
     if gains:
-        main.append(curve_figures.resampling(f"{prefix}-resampling", f"{task.name}: when resampling helps", gains))
+        main.append(curve_figures.resampling(f"{prefix}-resampling", f"{task.title}: when resampling helps", gains))
     return Pictures(tuple(p for p in main if p), tuple(more), tuple(missing))
 
 
 def _scores(task: Task, pooled: Pooled, families: Mapping[str, str], prefix: str) -> Picture | None:
     return _against_cost(
-        pooled, quantities.right, families, name=f"{prefix}-score-cost", title=f"{task.name}: score against cost",
+        pooled, quantities.right, families, name=f"{prefix}-score-cost", title=f"{task.title}: score against cost",
         axis="score of a draw", percent=True, better="Higher",
     )  # fmt: skip
 
@@ -82,7 +82,7 @@ def _distances(
     law = next((r.values["tv"] for r in rows if r.method == LOCAL_LAW), None)
     return _against_cost(
         pooled, lambda r: _tv(r, task.exact), families, name=f"{prefix}-distance-cost",
-        title=f"{task.name}: distance against cost", axis="TV to the exact posterior", percent=False, better="Lower",
+        title=f"{task.title}: distance against cost", axis="TV to the exact posterior", percent=False, better="Lower",
         levels=[] if law is None else [Level("Local masking, exact law", law, "--")],
     )  # fmt: skip
 

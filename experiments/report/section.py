@@ -29,6 +29,9 @@ class Section:
     """What the report says about one task."""
 
     name: str
+    """The task, and the model where the study has several."""
+    task: str
+    model: str
     anchor: str
     facts: str
     headline: Headline
@@ -76,8 +79,10 @@ def section(
         *(map(resampling_gain.sentence, gains) if gains else [resampling_gain.missing(task)]),
     ]
     return Section(
-        name=task.name,
-        anchor=f"task-{text.slug(task.name)}",
+        name=task.title,
+        task=task.name,
+        model=task.model,
+        anchor=f"task-{text.slug(task.title)}",
         facts=f"{text.counted(task.instances, 'instance')}, {_seeds(rows)}",
         headline=headlines.headline(task, compared),
         details=verdicts.verdict(task, compared, baselines, rows),

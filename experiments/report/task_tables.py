@@ -12,7 +12,7 @@ from experiments.analysis.labels import LOCAL_LAW, label
 from experiments.analysis.matched import UNITS, By, Matched
 from experiments.analysis.resampling_gain import Gain
 from experiments.analysis.summary import Comparison, Row
-from experiments.text import listed, number, percent
+from experiments.text import listed, number, percent, some
 
 DIFFERENCES = (
     ("right", "Score, points", "points"),
@@ -78,7 +78,14 @@ def summary_tables(rows: Sequence[Row], powers: Collection[str]) -> tuple[Table,
 def _table(rows: Sequence[Row], columns: Sequence[Column], powers: Collection[str]) -> Table:
     return Table(
         ("Method", *(c.heading for c in columns)),
-        tuple((r.label, *(_cell(r, c, r.method in powers) for c in columns)) for r in rows),
+        tuple((_name(r), *(_cell(r, c, r.method in powers) for c in columns)) for r in rows),
+    )
+
+
+def _name(row: Row) -> str:
+    """A method, and on how many instances it was run where the task has more: its means are of those alone."""
+    return (
+        f"{row.label} ({row.instances} of {row.instances + len(row.missing)} instances)" if row.missing else row.label
     )
 
 
@@ -120,6 +127,12 @@ def footnotes(rows: Sequence[Row], powers: Collection[str]) -> list[str]:
         notes.append(
             "(n=…) the average rests on that many instances only, those where the quantity exists: an "
             "instance on which nothing finished has no Score if valid and no log p (in Score it counts as 0)."
+        )
+    if partial := [r for r in rows if r.missing]:
+        lacking = "; ".join(f"{r.label} lacks {some(r.missing)}" for r in partial)
+        notes.append(
+            f"(… of … instances) those methods were not run on all instances, so that means of rows do not compare with each "
+            f"other: {lacking}. Differences and verdicts are paired, over the instances that both methods have."
         )
     lossless = [name for name in LOSSES if not any(r.values.get(name) for r in rows)]
     if lossless:

@@ -40,8 +40,10 @@ class BfclTask(Task):
     """
 
     max_tokens: int = 96  # the longest accepted answer of simple_python takes 78 of SmolLM2's tokens
-    category: str = "simple_python"
-    reasoning: bool = False
+    category: str = (
+        "simple_python"  # simple_python | multiple | parallel | parallel_multiple, or one of these as live_*
+    )
+    reasoning: bool = False  # a short free string before the answer
     name: str = "bfcl"
     exact: bool = False
 

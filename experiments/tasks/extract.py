@@ -123,7 +123,7 @@ class ExtractTask(Task):
     """
 
     max_tokens: int = 80  # the longest gold takes 52 of SmolLM2's tokens
-    bounds: bool = False
+    bounds: bool = False  # only answers whose values agree with each other count
     name: str = "extract"
     exact: bool = False
 

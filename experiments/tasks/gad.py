@@ -51,9 +51,9 @@ class GadTask(Task):
     """
 
     max_tokens: int = 96
-    source: str | None = None
-    split: str | None = None
-    data_revision: str | None = None
+    source: str | None = None  # a data set of the hub, or a local file or folder; null for three of our own
+    split: str | None = None  # only files with this word in their path: SLIA, BV4 or CP of the hub's data set
+    data_revision: str | None = None  # a commit, tag or branch of the hub's data set
     name: str = "gad"
     exact: bool = False
 

@@ -75,11 +75,11 @@ class JsonSchemaBenchTask(Task):
     """
 
     max_tokens: int = 128
-    source: str | None = None
-    subset: str | None = None
-    split: str | None = None
-    data_revision: str | None = None
-    max_chars: int = 4000
+    source: str | None = None  # a data set of the hub, or a local file or folder; null for twelve of our own
+    subset: str | None = None  # only files with this word in their path; of the hub's data set Github_easy if null
+    split: str | None = None  # the same; of the hub's data set test if null
+    data_revision: str | None = None  # a commit, tag or branch of the hub's data set
+    max_chars: int = 4000  # leave longer schemas out
     name: str = "jsonschemabench"
     exact: bool = False
 

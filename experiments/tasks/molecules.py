@@ -55,7 +55,7 @@ class MoleculesTask(Task):
     """
 
     max_tokens: int = 40  # molecules of at most 28 characters take 14 to 32 of SmolLM2's tokens
-    potential: bool = True
+    potential: bool = True  # only SMILES whose rings close and whose valences hold count; false for the grammar alone
     name: str = "molecules"
     exact: bool = False
     stops: ClassVar[tuple[str, ...]] = ("\n",)

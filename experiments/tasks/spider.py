@@ -44,8 +44,8 @@ class SpiderTask(SqlTask):
     """
 
     max_tokens: int = 128
-    folder: str = ""
-    questions_file: str = "dev.json"
+    folder: str = ""  # where it was unpacked
+    questions_file: str = "dev.json"  # which list of questions, by its name in the folder
     name: str = "spider"
 
     def __post_init__(self) -> None:

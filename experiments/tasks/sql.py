@@ -48,7 +48,7 @@ class SqlTask(Task):
     """
 
     max_tokens: int = 64  # the longest gold query takes 51 of SmolLM2's tokens
-    potential: bool = False
+    potential: bool = False  # only queries that SQLite can prepare count
     name: str = "sql"
     exact: bool = False
 

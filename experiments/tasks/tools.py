@@ -63,7 +63,7 @@ class ToolsTask(Task):
     """One tool call, or prose. Each request is right with a call or without one, never with either."""
 
     max_tokens: int = 96  # 99 in 100 accepted calls take at most 80 of SmolLM2's tokens
-    category: str = "live_multiple"
+    category: str = "live_multiple"  # live_multiple | irrelevance | live_irrelevance | live_relevance | mixed
     name: str = "tools"
     exact: bool = False
 

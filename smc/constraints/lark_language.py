@@ -12,7 +12,7 @@ import xgrammar as xgr
 from smc.constraints.base import CompiledConstraint
 from smc.constraints.caching import CompileOnce, shortened, text_of
 from smc.constraints.lark_grammar import Respelled, respell
-from smc.constraints.lark_patterns import plain_patterns
+from smc.constraints.lark_patterns import in_pythons_syntax, plain_patterns
 from smc.constraints.lark_text import LEXERS, LarkSyntaxError, read
 from smc.constraints.llguidance_engine import ENGINE as LLGUIDANCE
 from smc.constraints.llguidance_engine import compile_llguidance
@@ -30,7 +30,7 @@ class Lark(CompileOnce):
     """Texts that Lark's Earley parser reads, under a grammar in Lark's syntax that begins with ``start``.
 
     The `lark` package itself reads the grammar, with its templates, imports and priorities, and is the validator of finished
-    texts; patterns are Python's, so ``\\w`` and ``\\d`` are Unicode. What it cannot parse within
+    texts; patterns are Python's, so ``\\w`` and ``\\d`` are Unicode, and ``\\p{L}`` besides. What it cannot parse within
     :data:`smc.constraints.lark_text.PARSE_SECONDS` (long texts of very ambiguous grammars) the engine's own matcher judges,
     and a warning says so. What the masks let through beyond the language `notes` announce: texts in which a terminal would
     have to take less than its longest match, and what of a pattern no automaton can do (lookahead, word boundaries,
@@ -98,9 +98,14 @@ class Lark(CompileOnce):
     def _respelled(self) -> Respelled | None:
         """The grammar in xgrammar's dialect; None if `lark` cannot read it."""
         try:
-            return _respell(self.text, self.lexer)
+            return _respell(self._readable, self.lexer)
         except LarkSyntaxError:
             return None
+
+    @property
+    def _readable(self) -> str:
+        """The grammar for `lark`, whose patterns are those of Python's `re`."""
+        return in_pythons_syntax(self.text, self._named)
 
     def _settled(self, respelled: Respelled) -> tuple[xgr.Grammar, tuple[LanguageNote, ...]]:
         grammar = xgr.Grammar.from_ebnf(respelled.ebnf)
@@ -110,7 +115,7 @@ class Lark(CompileOnce):
         respelled = self._respelled
         if respelled is None:
             return self._as_it_is(vocabulary)
-        named, written, holds = self._named, respelled.names, read(self.text, self.lexer).holds
+        named, written, holds = self._named, respelled.names, read(self._readable, self.lexer).holds
         if self.engine == LLGUIDANCE:
             rules, notes = read_rules(vocabulary, named, self.grammar, located=False, written=written, check=self.check)
             return compile_llguidance(vocabulary, named, lambda: to_lark(rules, named), holds, notes=notes)
@@ -127,7 +132,7 @@ class Lark(CompileOnce):
             return compile_grammar(vocabulary, named, self.grammar, written=written, check=self.check)
         except ConstraintError:
             if not _ADDITIONS.search(_QUOTED.sub("", self.text)):
-                _respell(self.text, self.lexer)  # raises what is wrong with it as Lark's syntax
+                _respell(self._readable, self.lexer)  # raises what is wrong with it as Lark's syntax
             raise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from smc.constraints.caching import shortened
 from smc.constraints.nesting import readable
@@ -29,6 +30,25 @@ def plain_patterns(text: str, what: str) -> str:
         ConstraintError: a regex that is not understood, or that needs more than an automaton.
     """
     return _TOKEN.sub(lambda match: _plain(match, what) if match["regex"] else match[0], text)
+
+
+@lru_cache(maxsize=256)
+def in_pythons_syntax(text: str, what: str) -> str:
+    """The grammar with those regexes respelled that Python's `re` cannot read, such as ``\\p{L}``, so that `lark` can.
+
+    Raises:
+        ConstraintError: a regex that is not understood, or that needs more than an automaton.
+    """
+
+    def readable(match: re.Match[str]) -> str:
+        if match["regex"]:
+            try:
+                re.compile(match["regex"].replace(r"\/", "/"))
+            except (re.error, OverflowError, RecursionError):
+                return _plain(match, what)
+        return match[0]
+
+    return _TOKEN.sub(readable, text)
 
 
 def _plain(match: re.Match[str], what: str) -> str:

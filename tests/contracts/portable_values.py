@@ -85,7 +85,8 @@ def sampler(**options: Any) -> smc.SMCSampler:
 
 
 def _fitted(kind: str) -> surrogates.Surrogate:
-    return surrogates.fit_surrogate(kind, table(), bits(), [PROMPT], n_samples=8, max_tokens=4, n_states=2).surrogate
+    states = {"n_states": 2} if kind == "hmm" else {}
+    return surrogates.fit_surrogate(kind, table(), bits(), [PROMPT], n_samples=8, max_tokens=4, **states).surrogate
 
 
 def _automaton() -> TokenAutomaton:

@@ -41,14 +41,15 @@ def test_engines_that_differ() -> None:
 
 
 def test_an_engine_that_refuses_is_no_difference() -> None:
-    outcome = crosscheck(lambda engine: Regex(r"\p{L}", engine=engine), ["a", "1"])
+    grammar = "start: A\nA: /[a-z]/ & /[^b]/"  # an addition of llguidance
+    outcome = crosscheck(lambda engine: Lark(grammar, engine=engine), ["a", "1"])
     assert [(v.xgrammar, v.llguidance, v.validator) for v in outcome.verdicts] == [
         (None, True, True),
         (None, False, False),
     ]
     assert outcome.differences == ()
     assert outcome.table().splitlines()[0] == "0 of 2 texts differ."
-    assert "xgrammar refuses: The regex" in outcome.table()
+    assert "xgrammar refuses: The Lark grammar" in outcome.table()
     with pytest.raises(ConstraintError, match=r"xgrammar: The regex .* llguidance: The regex"):
         crosscheck(lambda engine: Regex("(", engine=engine), [])
 
@@ -76,7 +77,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--regex", "(", "--strings", "TEXTS"], "parenthesis is not closed"),
+        (["--regex", "(", "--strings", "TEXTS"], "opens a group and does not close it"),
         (["--regex", "a", "--strings", "missing.txt"], "missing.txt cannot be read: No such file"),
         (["--schema", "missing.json", "--strings", "TEXTS"], "missing.json cannot be read"),
         (["--schema", "TEXTS", "--strings", "TEXTS"], "not JSON"),

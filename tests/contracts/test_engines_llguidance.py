@@ -189,7 +189,7 @@ def test_compiling_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ('start: "a" thing', "names rule 'thing' in rule 'start', which nobody defines", ConstraintError),
         ('start: "a', "unexpected input at line 1 column 8", ConstraintError),
-        ("start: /a(/", r"pattern that Python's `re` cannot read, .*a\(.*missing \)", ConstraintError),
+        ("start: /a(/", "line 1, column 8: the regex '/a\\(/' opens a group", ConstraintError),
         ('start: %json {"uniqueItems": true}', r'Unimplemented keys: \["uniqueItems"\]', ConstraintError),
         ('start: %json {"type": "integer", "minimum": 3, "maximum": 2}', "minimum .3. is greater", EmptyLanguageError),
         ("start: A\nA: /a/ & /b/", "allows no first token", EmptyLanguageError),

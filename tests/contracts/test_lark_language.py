@@ -128,7 +128,7 @@ def test_the_other_lexer_tries_shorter_matches(engine: str) -> None:
         ('foo: "a"', "no rule `start`"),
         ("start: 'a'", "line 1 column 8 .texts stand in double quotes"),
         ('root ::= "a"', "Lark writes `name: ...`"),
-        (r"start: /\p{L}/", r"pattern that Python's `re` cannot read, .*bad escape"),
+        (r"start: /\q/", r"the regex .*uses \\q at character 0"),
         ('start: "a"\nstart: "b"', "'start' defined more than once"),
         ('start: x{"a"}', "Template 'x' used but not defined"),
         ('start: ""', "Empty terminals are not allowed"),
@@ -147,12 +147,26 @@ def test_what_lark_refuses_is_refused_in_words(engine: str, grammar: str, messag
 def test_what_only_xgrammar_can_read_is_noted_or_refused() -> None:
     tool = ' | "x" %json {"type": "null"}'
     assert Lark(f"start: /[a-z]+/{tool}").notes == ()
-    for grammar in (rf"start: /\w+/{tool}", f'start: "a" "b"{tool}\n%ignore " "'):
-        [note] = Lark(grammar).notes
-        assert (note.effect, note.keyword) == ("narrower", "terminals")
-        assert Lark(grammar).compile(PLAIN).accepts(b"xnull")
-    with pytest.raises(ConstraintError, match=r"pattern that is not understood, .*p\{L\}.*engine='llguidance'"):
-        Lark(rf"start: /[\p{{L}}]+/{tool}").compile(PLAIN)
+    ignoring = Lark(f'start: "a" "b"{tool}\n%ignore " "')
+    [note] = ignoring.notes
+    assert (note.effect, note.keyword) == ("narrower", "terminals")
+    assert ignoring.compile(PLAIN).accepts(b"xnull")
+    for engine in BOTH:
+        words = Lark(rf"start: /[\p{{L}}\w]+/{tool}", engine=engine).compile(PLAIN)
+        assert words.accepts("Zoé٣".encode())
+        assert words.accepts(b"xnull")
+        assert not words.accepts(b"a-")
+    with pytest.raises(ConstraintError, match=r"uses \\q at character"):
+        Lark(rf"start: /a\q/{tool}").compile(PLAIN)
+
+
+@pytest.mark.parametrize("engine", BOTH)
+def test_properties_in_terminals(engine: str) -> None:
+    """Python's `re`, and so `lark`, has none: they are respelled before it reads them."""
+    words = Lark('start: NAME ("," NAME)*\nNAME: /\\p{Lu}[\\p{L}]*/', engine=engine)
+    compiled = words.compile(PLAIN)
+    for text, right in [("Zoé", True), ("Zoé,Émile", True), ("zoé", False), ("LLL", True), ("Z1", False)]:
+        assert compiled.accepts(text.encode()) == leads_through(compiled, text.encode()) == right
 
 
 @pytest.mark.parametrize("engine", BOTH)

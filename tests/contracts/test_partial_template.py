@@ -166,7 +166,7 @@ def test_a_stop_token_in_a_fixed_text_is_refused() -> None:
         (lambda: Template(Intersection(Regex("a"), Regex("a"))), "cannot hold Intersection"),
         (lambda: Free(until=""), "before it begins"),
         (lambda: Free(until=5), "must be a string"),  # type: ignore[arg-type]
-        (lambda: Template("a", Regex("(")).compile(byte_vocabulary()), "The Template"),
+        (lambda: Template("a", Regex("(")).compile(byte_vocabulary()), "opens a group"),
     ],
 )
 def test_bad_input_is_refused_by_name(make, message: str) -> None:

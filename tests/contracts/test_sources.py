@@ -78,7 +78,7 @@ def test_an_audit_prints_as_a_table_and_stays_a_sequence() -> None:
     effects = [entry.effect for entry in audit]
     assert (
         repr(audit)
-        == f"<Audit: 5 entries, 0 exact, {effects.count('wider')} wider, {effects.count('narrower')} narrower>"
+        == f"<Audit: 5 entries, 0 exact, {effects.count('wider')} wider, {effects.count('narrower')} narrower, 0 unchecked>"
     )
     assert audit[0].keyword == "properties"
     assert "<td>multipleOf</td>" in audit._repr_html_()

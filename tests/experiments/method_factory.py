@@ -10,9 +10,10 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
-from experiments.config import SCHEMAS, MethodConfig
+from experiments.config import MethodConfig
 from experiments.methods import Method, build_method
 from experiments.run import CONFIGS
+from experiments.schemas import schemas
 
 NAMES = tuple(sorted(path.stem for path in (CONFIGS / "method").glob("*.yaml")))
 
@@ -23,7 +24,7 @@ def config(name: str, **changes: Any) -> MethodConfig:
     written = yaml.safe_load((CONFIGS / "method" / f"{name}.yaml").read_text())
     schema = re.fullmatch(r"/schema/(\w+)@_here_", written.pop("defaults")[0])
     assert schema is not None
-    merged = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(SCHEMAS[schema[1]]), written, changes))
+    merged = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(schemas()[schema[1]]), written, changes))
     assert isinstance(merged, MethodConfig)
     return merged
 

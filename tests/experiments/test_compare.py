@@ -64,8 +64,10 @@ def lacking(folder: Path) -> None:
     save(folder, [r | {"task": "bad"}])
 
 
-def two_models(folder: Path) -> None:
-    save(folder, [record(task="other")], model="another-model")
+def two_models_of_one_name(folder: Path) -> None:
+    config = yaml.safe_load((folder / "big-smc-0" / "config.yaml").read_text())
+    config["model"]["id"] = "another-model"
+    (folder / "big-smc-0" / "config.yaml").write_text(yaml.safe_dump(config))
 
 
 def two_limits(folder: Path) -> None:
@@ -86,7 +88,7 @@ def bad_config(folder: Path) -> None:
     ("spoil", "words"),
     [
         (bad_line, "not a record"), (bad_field, "usable weight"), (lacking, "usable scores"),
-        (two_models, "model.name toy-model and another-model"), (bad_config, "config.yaml cannot be read"),
+        (two_models_of_one_name, "differ in the model toy-model (model.id"), (bad_config, "config.yaml cannot be read"),
         (two_limits, "task.max_tokens"), (bad_environment, "environment.json cannot be read"),
     ],
 )  # fmt: skip

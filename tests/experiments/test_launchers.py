@@ -16,10 +16,11 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 import experiments.models
-from experiments.config import ModelConfig, register_schemas
+from experiments.config import ModelConfig
 from experiments.errors import ExperimentError
 from experiments.launching import launch_failure
 from experiments.models import load_model
+from experiments.schemas import register_schemas
 from smc.errors import OptionError
 
 ROOT = Path(__file__).parents[2]
@@ -145,6 +146,7 @@ HUB = ModelConfig(name="m", source="hub", id="nowhere")
         (replace(HUB, source="web"), "model.source='web'.*'package'.*'hub'"),
         (replace(HUB, device_map="everywhere"), "model.device_map='everywhere'.*auto, balanced"),
         (replace(HUB, device_map="auto", device="cuda"), "model.device=cuda.*model.device_map=auto.*leave one"),
+        (replace(HUB, id=str(ROOT), revision="v1"), "model.revision=v1.*is a folder here"),
         (replace(HUB, cuda_graphs=True), "one GPU: give model.device=cuda"),
         (replace(HUB, cuda_graphs=True, device_map="auto"), "no model.device_map"),
         (replace(HUB, source="package", device_map="auto"), r"model=hf model\.id"),

@@ -62,7 +62,7 @@ def test_runs_of_two_revisions_are_no_study() -> None:
 
     same = [made("v1", "d1"), made("v1", "d1"), made(None, None), made("unknown", "d1")]
     provenance.refuse_mixture(same, Path("s"))
-    with pytest.raises(ExperimentError, match=r"two revisions of the model .v1 and v2"):
+    with pytest.raises(ExperimentError, match=r"two revisions of the model m .v1 and v2"):
         provenance.refuse_mixture([*same, made("v2", "d1")], Path("s"))
     with pytest.raises(ExperimentError, match=r"two revisions of the task t .d1 and d2"):
         provenance.refuse_mixture([*same, made("v1", "d2")], Path("s"))

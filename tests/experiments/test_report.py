@@ -144,8 +144,8 @@ def test_few_instances_show_no_interval_anywhere() -> None:
         (Difference(-0.07, -0.12, -0.02, 36, 0, "lower", ""),
          "costs 7.0 points against greedy masking (95% interval −12.0 to −2.0, 36 instances)"),
         (Difference(0.01, -0.03, 0.05, 36, 2, "cannot tell", ""),
-         "cannot be told apart from greedy masking (+1.0 points, 95% interval −3.0 to +5.0, 36 instances, "
-         "2 more without a pair)"),
+         "cannot be told apart from greedy masking (+1.0 points, 95% interval −3.0 to +5.0, paired over the "
+         "36 instances that both have, 2 more without a pair)"),
         (Difference(0.0, None, None, 30, 0, "no difference", "equal on all 30 instances"),
          "shows no difference from greedy masking (30 instances, equal on all 30 instances)"),
         (Difference(0.1, None, None, 3, 1, "cannot tell", "too few instances"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
@@ -19,6 +20,7 @@ from omegaconf import OmegaConf
 from pyarrow import parquet
 from toy_study import METHODS, STRINGS, ToyTask, install, settings
 
+from experiments.choices import GROUPS, LAUNCHERS, meanings
 from experiments.config import (
     Config,
     ExactConfig,
@@ -34,9 +36,12 @@ from experiments.errors import BusyError, ExperimentError
 from experiments.evaluate import normalised
 from experiments.methods import ALGORITHMS
 from experiments.run import CONFIGS, execute, main
+from experiments.schemas import meanings as option_meanings
+from experiments.schemas import register_schemas, schemas
 from experiments.store import DONE, RECORDS, open_run, read_records, run_id
 from experiments.tasks import TASKS, Instance
 from experiments.traces import TRACES
+from experiments.usage import help_text
 from smc.errors import SMCError
 
 ROOT = CONFIGS.parent
@@ -103,7 +108,8 @@ def test_every_yaml_composes(choice: str) -> None:
     assert (config.task.kind or config.task.name) in TASKS
     if group != "study":
         label = getattr(config, group).mode if group == "tracking" else getattr(config, group).name
-        assert label == name, "records and reports call it as the command line does"
+        wanted = "model" if choice in ("model=hf", "model=hf_sharded") else name  # by the last part of its id
+        assert label == wanted, "records and reports call it as the command line does"
     if choice in GIVEN:
         assert "some/" in str(getattr(config, group))
 
@@ -342,7 +348,8 @@ def test_traces_are_a_table(loads: list[Any], tmp_path: Path) -> None:
     records = read_records(folder)
     assert len(rows) == sum(len(record["trace"]) for record in records)
     assert (
-        rows[0] == {name: records[0][name] for name in ("task", "instance", "method", "seed")} | records[0]["trace"][0]
+        rows[0]
+        == {name: records[0][name] for name in ("task", "model", "instance", "method", "seed")} | records[0]["trace"][0]
     )
 
 
@@ -449,6 +456,20 @@ def command_line(
         (["foo"], "name=value"),
         (["method=null"], "name of a choice"),
         (["seed=-1"], "seed must be"),
+        (["+n_particles=2"], "There is no option 'n_particles' at the top: give method.n_particles=2"),
+        (["+method.k=2"], "There is no option 'method.k' with this choice of method"),
+        (["++method.n_particle=2"], "did you mean method.n_particles=2?"),
+        (["+budget.row=2"], "did you mean budget.rows=2?"),
+        (["+hydra.launche=2"], "There is no option 'hydra.launche'"),
+        (["+study.limits.dats=2"], "there is no task 'dats': did you mean dates?"),
+        (["hydra/launcher=slurm"], "put -m in front"),
+        (["hydra.sweep.dir=x"], "put -m in front"),
+        (["hydra.launcher.partition=gpu"], "hydra/launcher=<one of local, slurm, slurm_cpu>"),
+        (["--limit", "3"], "options are given without dashes, limit=3"),
+        (["--limit=3"], "options are given without dashes, limit=3"),
+        (["--multi"], "did you mean --multirun?"),
+        (["--resolve"], "--cfg job --resolve"),
+        (["--cfg", "nope"], "the values are job, hydra, all"),
         (["task.max_tokens=0"], "task.max_tokens must be"),
         (["model=hf"], "model.id"),
         (["seed=x"], "seed must be a whole number"),
@@ -575,6 +596,68 @@ def test_a_failing_job_does_not_keep_a_sweep_from_the_others(
     assert "n_particles" in err
     assert "Traceback" not in err
     assert len(read_records(tmp_path / "s")) == 1
+
+
+def test_flags_may_stand_anywhere(
+    loads: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(TASKS, "dates", ToyTask)
+    code, out, err = command_line(
+        monkeypatch, capsys, "seed=0,1", f"results={tmp_path}", "-m", "limit=1", "study.name=s", "study.report=false"
+    )
+    assert (code, err.count("usage")) == (0, 0), err
+    assert out.count("1 instances complete (1 new)") == 2
+
+
+def test_help_gives_every_choice_and_option_its_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_text(["--help", "method=mcmc_restart", "task=bfcl"])
+    for group in (*GROUPS, LAUNCHERS):
+        for name, meaning in meanings(group).items():
+            assert len(meaning) > 15, f"configs/{group}/{name}.yaml begins with a comment that says what it is"
+            assert f"  {name}" in text
+            assert meaning.split()[0] in text
+    for name, schema in schemas().items():
+        lacking = [n for n, words in option_meanings(schema).items() if not words]
+        assert not lacking, name
+    for option in ("budget.rows=null", "method.proposal=restart", "task.category=simple_python", "limit=null"):
+        assert option in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+OWN = """
+@dataclass(frozen=True)
+class OwnTask(ToyTask):
+    only: str = "111"  # the one string that counts
+    labels: tuple[str, ...] = ()
+
+    def score(self, instance, text):
+        return float(text == self.only)
+"""
+
+
+def test_an_own_task_with_an_option_needs_its_class_and_its_file(
+    loads: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    module = tmp_path / "own_task.py"
+    module.write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\nfrom toy_study import ToyTask\n" + OWN
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(TASKS, "own", importlib.import_module("own_task").OwnTask)  # experiments/tasks/__init__.py
+    (tmp_path / "task").mkdir()  # configs/task/
+    (tmp_path / "task" / "own.yaml").write_text(
+        "# Own.\ndefaults: [/schema/own@_here_, _self_]\nname: own\nmax_tokens: 8\nlabels: [a]\n"
+    )
+    register_schemas()
+    assert option_meanings(schemas()["own"])["only"] == "the one string that counts"
+    own = (f"--config-dir={tmp_path}", "task=own", f"results={tmp_path}/r", "limit=1")
+    code, _, err = command_line(monkeypatch, capsys, *own, "task.only='000'")
+    assert code == 0, err
+    (record,) = read_records(tmp_path / "r")
+    assert {s["text"]: s["correct"] for s in record["sequences"]} == {t: float(t == "000") for t in STRINGS}
+    code, _, err = command_line(monkeypatch, capsys, *own, "task.onyl=x")
+    assert "There is no option 'task.onyl' with this choice of task: did you mean task.only=x?" in err
+    assert code == 2
 
 
 # The command line with the real model

@@ -36,7 +36,7 @@ from experiments.store import (
 
 
 def record(instance: str, **more: Any) -> dict[str, Any]:
-    return {"task": "t", "instance": instance, "method": "m", "seed": 0, **more}
+    return {"task": "t", "model": "", "instance": instance, "method": "m", "seed": 0, **more}
 
 
 def write(folder: Path, *records: dict[str, Any], environment: dict[str, Any] | None = None) -> None:
@@ -49,7 +49,7 @@ def write(folder: Path, *records: dict[str, Any], environment: dict[str, Any] | 
 def test_round_trip(tmp_path: Path) -> None:
     write(tmp_path / "a", record("1", text="é\udcff", x=0.1), record("2"))
     assert read_records(tmp_path) == [record("1", text="é\udcff", x=0.1), record("2")]
-    assert done_keys(tmp_path) == {("t", "1", "m", 0), ("t", "2", "m", 0)}
+    assert done_keys(tmp_path) == {("t", "", "1", "m", 0), ("t", "", "2", "m", 0)}
     assert done_keys(tmp_path / "absent") == set()
     with pytest.raises(ExperimentError, match="no folder"):
         read_records(tmp_path / "absent")
@@ -206,7 +206,7 @@ def test_runs_that_a_report_could_not_tell_apart_are_refused(tmp_path: Path) -> 
         return {
             "task": {"name": "t"},
             "method": {"name": name, "n_particles": k},
-            "model": {"id": "x"},
+            "model": {"name": "x"},
             "seed": seed,
         }
 
@@ -226,7 +226,8 @@ def test_runs_that_a_report_could_not_tell_apart_are_refused(tmp_path: Path) -> 
 
 def test_a_run_that_is_only_beginning_is_seen(tmp_path: Path) -> None:
     def settings(k: int) -> dict[str, Any]:
-        return {"task": {"name": "t"}, "method": {"name": "smc", "n_particles": k}, "budget": {"rows": k}, "seed": 0}
+        method = {"name": "smc", "n_particles": k}
+        return {"task": {"name": "t"}, "method": method, "model": {"name": "x"}, "budget": {"rows": k}, "seed": 0}
 
     with open_run(tmp_path / "first") as store:
         store.claim(settings(16))
