@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from functools import lru_cache
 
 from smc.constraints.caching import shortened
@@ -43,7 +44,9 @@ def in_pythons_syntax(text: str, what: str) -> str:
     def readable(match: re.Match[str]) -> str:
         if match["regex"]:
             try:
-                re.compile(match["regex"].replace(r"\/", "/"))
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of what later versions of Python may read otherwise
+                    re.compile(match["regex"].replace(r"\/", "/"))
             except (re.error, OverflowError, RecursionError):
                 return _plain(match, what)
         return match[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -99,7 +100,9 @@ def read(text: str, lexer: str) -> LarkGrammar:
     while True:
         added = "".join(f"\n{line}" for line in missing)
         try:
-            parser = lark.Lark(text + added, parser="earley", lexer=lexer, ambiguity="forest")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of patterns that later versions of Python may read otherwise
+                parser = lark.Lark(text + added, parser="earley", lexer=lexer, ambiguity="forest")
         except lark.exceptions.GrammarError as error:
             name = _missing_name(error)
             if name is None or any(name in line for line in missing):

@@ -9,7 +9,7 @@ from typing import Any
 from smc.constraints.ecma_regex import Untranslatable, full_match
 from smc.constraints.json_patterns import found
 from smc.constraints.llguidance_engine import engine_package
-from smc.constraints.regex_tree import Tree, either, sequence, spelled
+from smc.constraints.regex_tree import Alt, Chars, Repeat, Seq, Tree, either, sequence, spelled
 from smc.constraints.schema_formats import condition_trees
 from smc.constraints.schema_graph import Finding, Graph, Literals, Number, Object, Part, String, Written, findings_of
 from smc.constraints.schema_rewrite import SchemaWriter, joined
@@ -113,6 +113,8 @@ class _Writer(SchemaWriter):
             schema["maxLength"] = part.most
         self.note(part.of, "type", "string")
         trees = condition_trees(part, self.formats, self.note)
+        if any(map(_lets_escapes_in, trees)):
+            self.note(part.of, "type", "controls")
         return joined(schema, [{"pattern": f"^(?:{spelled(tree)})$"} for tree in trees])
 
     def object(self, part: Object) -> dict[str, Any]:
@@ -153,6 +155,8 @@ class _Writer(SchemaWriter):
                 self.note(part.of, "patternProperties", str(error))
                 return {}, False
         self.note(part.of, "patternProperties", "spelling")
+        if any(map(_lets_escapes_in, trees)):
+            self.note(part.of, "patternProperties", "controls")
         apart = {f"^(?:{spelled(tree)})$": value for tree, value in zip(trees, values.values(), strict=True)}
         if _readable(tuple(apart)):
             return apart, True
@@ -160,6 +164,21 @@ class _Writer(SchemaWriter):
         return {
             f"^(?:{spelled(either([sequence([tree]) for tree in trees]))})$": {"anyOf": list(values.values())}
         }, True
+
+
+def _lets_escapes_in(tree: Tree) -> bool:
+    """Whether some class has the first and the last control character, in whose place the engine takes any escape of one
+    letter, but not the backslash or the quote."""
+    if isinstance(tree, Chars):
+        return all(_within(tree, char) for char in "\x00\x1f") and not all(_within(tree, char) for char in '\\"')
+    if isinstance(tree, Repeat):
+        return _lets_escapes_in(tree.item)
+    assert isinstance(tree, Seq | Alt), tree
+    return any(map(_lets_escapes_in, tree.items if isinstance(tree, Seq) else tree.options))
+
+
+def _within(chars: Chars, char: str) -> bool:
+    return any(low <= ord(char) <= high for low, high in chars.ranges)
 
 
 def _readable(patterns: tuple[str, ...]) -> bool:

@@ -88,7 +88,16 @@ ROWS: tuple[Row, ...] = (
     *_wider("xgrammar", "minProperties maxProperties", "size", "objects with fewer or more members"),
     *_wider("xgrammar", "additionalProperties", "size", "a declared key written late, with the value of any other key"),
     # llguidance
-    *_spelling("llguidance", "type", "string", "escapes as \\uXXXX where they are optional"),
+    *_spelling(
+        "llguidance",
+        "type",
+        "string",
+        "escapes as \\uXXXX where they are optional, and DEL as it is where there is a pattern",
+    ),
+    *_wider(
+        "llguidance", "type", "controls", "backslashes and quotes that a pattern excludes, but not control characters"
+    ),
+    *_wider("llguidance", "patternProperties", "controls", "keys with backslashes and quotes that it excludes"),
     *_spelling(
         "llguidance", "multipleOf", "decimal", "numbers with an exponent, or with more or fewer zeros after the point"
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from experiments.bench.schema_suite import run
+from tests.official_schema_suite import run
 
 
 def test_it_tells_agreement_from_difference(tmp_path: Path) -> None:

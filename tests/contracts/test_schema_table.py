@@ -135,6 +135,9 @@ def examples() -> Iterator[Example]:
         maximum = keyword.replace("Min", "Max").replace("min", "max")
         yield Example(maximum, "size", {"type": "integer", maximum: -1e20}, "5", "", theirs)
     yield Example("type", "string", {"type": "string"}, '"\\u0061"', "", theirs)
+    yield Example("type", "controls", {"type": "string", "pattern": "^[^@-a]$"}, r'"\\"', "", theirs)
+    keys = {"patternProperties": {'^[^"]$': NULL}, "additionalProperties": False}
+    yield Example("patternProperties", "controls", {"type": "object", **keys}, r'{"\"":null}', "", theirs)
     optional = {"type": "object", "properties": {"a": True}}
     yield Example("minProperties", "optional", {**optional, "minProperties": 1}, "{}", "", theirs)
     yield Example("maxProperties", "optional", {**optional, "maxProperties": 1}, '{"a":1,"b":1}', "", theirs)

@@ -25,7 +25,7 @@ from experiments.config import (
     SteeringConfig,
     identity,
 )
-from experiments.errors import ExperimentError
+from experiments.errors import ExperimentError, InstanceFailed
 from experiments.job import _batch_rows, execute
 from experiments.methods import ALGORITHMS, Call, Method, build_method
 from experiments.store import CONFIG, read_records, run_id
@@ -206,13 +206,15 @@ def test_running_out_of_memory_is_said_in_words_and_keeps_the_records(
     assert set(by_instance(tmp_path)) == {"toy_00"}
 
 
-def test_other_runtime_errors_stay_as_they_are() -> None:
+def test_other_runtime_errors_name_the_instance() -> None:
     def broken(call: Call) -> None:
         raise RuntimeError("shape mismatch")
 
     call = Call(None, None, None, "k", 0, 1)
-    with pytest.raises(RuntimeError, match="shape mismatch"):
+    with pytest.raises(InstanceFailed) as caught:
         list(Method(broken).results([call], None))
+    assert caught.value.instance == "k"
+    assert str(caught.value.__cause__) == "shape mismatch"
 
 
 def test_a_job_that_runs_out_of_memory_does_not_keep_a_sweep_from_the_others(

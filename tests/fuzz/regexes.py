@@ -46,6 +46,9 @@ PYTHON = Dialect(
 # The `regex` package has members in ``[^\p{L}\P{L}]``.
 _MISREAD = re.compile(r"\[\^[^]]*\\[pP][^]]*\\[pPdDwWsS]")
 
+# To `re` these are the letters between the colons, and it warns that this will not stay so; to us they are what `regex` has.
+_POSIX = re.compile(r"\[:\^?\w+:\]")
+
 # Of which `re` knows nothing. Tables differ from one version of Unicode to the next, but not for the characters of the alphabet.
 _NAMES = [
     "L",
@@ -128,13 +131,14 @@ class Regexes:
 
 def oracle(pattern: str) -> Callable[[str], bool] | None:
     """Whether a text matches from beginning to end; None if nobody can read the pattern."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            compiled = re.compile(pattern)
-        return lambda text: compiled.fullmatch(text) is not None
-    except (re.error, OverflowError, RecursionError):
-        pass
+    if not _POSIX.search(pattern):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compiled = re.compile(pattern)
+            return lambda text: compiled.fullmatch(text) is not None
+        except (re.error, OverflowError, RecursionError):
+            pass
     try:
         second = regex.compile(pattern)
     except (regex.error, OverflowError, RecursionError):

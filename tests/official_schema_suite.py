@@ -1,6 +1,6 @@
 """What the official JSON Schema test suite says of the validator and the masks.
 
-python -m experiments.bench.schema_suite FOLDER [--drafts draft2020-12 draft7] [--engines xgrammar llguidance]
+python -m tests.official_schema_suite FOLDER [--drafts draft2020-12 draft7] [--engines xgrammar llguidance]
 
 FOLDER is an unpacked copy of the suite (its `tests` folder, or one that holds it): the source distribution of the package
 `jsonschema` brings one (``pip download --no-deps --no-binary :all: jsonschema``, then its folder ``json``). For each test
