@@ -189,8 +189,8 @@ class _Builder:
 
     def branches(self, atom: tuple[str, str]) -> list[list[Place]]:
         """The alternatives of one choice."""
-        place, (keyword, _, step) = self.places[atom[0]], atom[1].partition("/")
-        if not step:
+        place, (keyword, slash, step) = self.places[atom[0]], atom[1].partition("/")
+        if not slash:  # a step may be empty, as a key may
             return [[self.document.child(place, keyword, i)] for i in range(len(place.schema[keyword]))]
         name = step.replace("~1", "/").replace("~0", "~")
         wanted = place.schema[keyword][name]

@@ -281,3 +281,11 @@ def test_drafts() -> None:
     compiled = JSONSchema(anchored, whitespace="compact").compile(BYTES)
     assert compiled.generates(b'"a"')
     assert not compiled.generates(b'"ab"')
+
+
+@pytest.mark.parametrize("engine", ["xgrammar", "llguidance"])
+@pytest.mark.parametrize("schema", [{"dependentRequired": {"": []}}, {"dependentSchemas": {"": {"required": ["a"]}}}])
+def test_a_key_without_letters_may_be_depended_on(schema: dict, engine: str) -> None:
+    compiled = JSONSchema(schema, engine=engine).compile(BYTES)
+    assert compiled.accepts(b"{}")
+    assert compiled.accepts(b'{"":1}') == ("dependentRequired" in schema)

@@ -66,6 +66,7 @@ class Ecma:
             return "invalid"
         members = [_spelled(text, as_key) for text, member in zip(tried, said, strict=True) if member]
         others = [_spelled(text, as_key) for text, member in zip(tried, said, strict=True) if not member]
+        others += [(member[0][:-1],) for member in members[:1]]  # whose last quote or bracket is missing
         if as_key:
             schema: Any = {
                 "type": "object",
