@@ -30,7 +30,16 @@ def plain_patterns(text: str, what: str) -> str:
     Raises:
         ConstraintError: a regex that is not understood, or that needs more than an automaton.
     """
-    return _TOKEN.sub(lambda match: _plain(match, what) if match["regex"] else match[0], text)
+
+    def plain(match: re.Match[str]) -> str:
+        if not match["regex"]:
+            return match[0]
+        # xgrammar's \x takes all the hex digits that follow
+        return (
+            "/" + re.sub(r"\\x([0-9a-f]{2})", r"\\u{\1}", _respelled(match, what)) + "/" + "\n" * match[0].count("\n")
+        )
+
+    return _TOKEN.sub(plain, text)
 
 
 @lru_cache(maxsize=256)
@@ -48,13 +57,14 @@ def in_pythons_syntax(text: str, what: str) -> str:
                     warnings.simplefilter("ignore")  # of what later versions of Python may read otherwise
                     re.compile(match["regex"].replace(r"\/", "/"))
             except (re.error, OverflowError, RecursionError):
-                return _plain(match, what)
+                return f"/{_respelled(match, what)}/"
         return match[0]
 
     return _TOKEN.sub(readable, text)
 
 
-def _plain(match: re.Match[str], what: str) -> str:
+def _respelled(match: re.Match[str], what: str) -> str:
+    """A regex without flags in the syntax that Python and Rust share."""
     before = match.string[: match.start()]
     line, column = before.count("\n") + 1, match.start() - before.rfind("\n")
     named = f"{what} cannot be used: line {line}, column {column}: the regex {shortened(match[0])!r}"
@@ -67,6 +77,4 @@ def _plain(match: re.Match[str], what: str) -> str:
             raise ConstraintError(
                 f"{named} uses {note.keyword} at {note.at}, which no engine can follow in a grammar. Write it without."
             )
-        # xgrammar's \x takes all the hex digits that follow
-        lines = match[0].count("\n")
-        return "/" + re.sub(r"\\x([0-9a-f]{2})", r"\\u{\1}", spelled(respelled.tree)) + "/" + "\n" * lines
+        return spelled(respelled.tree)

@@ -109,13 +109,12 @@ class _Reader:
 
     def item(self, op: Any, argument: Any, flags: int) -> Match:
         if op in (sre.LITERAL, sre.NOT_LITERAL):
-            return _class(((argument, argument),), op is sre.NOT_LITERAL, flags)
+            return _class([(sre.LITERAL, argument)], op is sre.NOT_LITERAL, flags)
         if op is sre.ANY:
             return Chars(complement(() if flags & re.DOTALL else ((10, 10),)))
         if op is sre.IN:
             negated = argument[0][0] is sre.NEGATE
-            members = [member for what, of in argument[negated:] for member in _members(what, of, flags)]
-            return _class(merged(members), negated, flags)
+            return _class(argument[negated:], negated, flags)
         if op is sre.BRANCH:
             return Alt(tuple(self.sequence(option, flags) for option in argument[1]))
         if op is sre.SUBPATTERN:
@@ -182,36 +181,33 @@ _LETTERS = {
 _ASCII: dict[str, Ranges] = {"d": ((48, 57),), "s": ((9, 13), (32, 32)), "w": ((48, 57), (65, 90), (95, 95), (97, 122))}
 
 
-def _members(op: Any, argument: Any, flags: int) -> Ranges:
-    if op is sre.LITERAL:
-        return ((argument, argument),)
-    if op is sre.RANGE:
-        return (argument,)
-    letter = _LETTERS[argument]
+def _category(category: Any, flags: int) -> Ranges:
+    letter = _LETTERS[category]
     if not flags & re.ASCII:
         return shorthand(letter)
     return _ASCII[letter] if letter in _ASCII else complement(_ASCII[letter.lower()])
 
 
-def _class(ranges: Ranges, negated: bool, flags: int) -> Chars:
-    if flags & re.IGNORECASE:
-        return Chars(_either_case(ranges, negated, flags & re.ASCII))
-    return Chars(complement(ranges) if negated else merged(ranges))
+def _class(members: Iterable[tuple[Any, Any]], negated: bool, flags: int) -> Chars:
+    """A class of literals, ranges and categories. Under IGNORECASE, categories stay as they are."""
+    written, named = list[tuple[int, int]](), list[tuple[int, int]]()
+    for op, argument in members:
+        if op in (sre.LITERAL, sre.RANGE):
+            written.append((argument, argument) if op is sre.LITERAL else argument)
+        else:
+            named += _category(argument, flags)
+    if flags & re.IGNORECASE and written:
+        written += _either_case(merged(written), flags & re.ASCII)
+    whole = merged([*written, *named])
+    return Chars(complement(whole) if negated else whole)
 
 
 @lru_cache(maxsize=256)
-def _either_case(ranges: Ranges, negated: bool, ascii_only: int) -> Ranges:
-    """A class under IGNORECASE: Python is asked about the characters that have a case, the others are as they are."""
+def _either_case(ranges: Ranges, ascii_only: int) -> Ranges:
+    """What a class under IGNORECASE has of the characters that have a case: Python is asked."""
     listed = "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
-    matches = re.compile(f"[{'^' * negated}{listed}]", re.IGNORECASE | ascii_only).match
-    plain = complement(ranges) if negated else merged(ranges)
-    found = [(code, code) for code in _cased() if matches(chr(code))]
-    others = complement(merged((code, code) for code in _cased()))
-    return merged([*found, *_common(plain, others)])
-
-
-def _common(a: Ranges, b: Ranges) -> Ranges:
-    return tuple((max(x[0], y[0]), min(x[1], y[1])) for x in a for y in b if max(x[0], y[0]) <= min(x[1], y[1]))
+    matches = re.compile(f"[{listed}]", re.IGNORECASE | ascii_only).match
+    return merged((code, code) for code in _cased() if matches(chr(code)))
 
 
 @cache

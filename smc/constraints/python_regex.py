@@ -409,7 +409,8 @@ class _Reader:
 
     def char_class(self, flags: frozenset[str], begin: int) -> Tree:
         denied = self.eat("^")
-        ranges: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []  # of written characters, which stand for either case
+        named: list[tuple[int, int]] = []  # of sets, which are as they are
         first = True
         while first or self.peek() != "]":
             at = self.at
@@ -425,10 +426,14 @@ class _Reader:
                     ranges.append((low, high))
                     continue
                 self.at = hyphen  # no range ends in a set: the hyphen stands for itself, and is read as the next member
-            ranges += [(low, low)] if isinstance(low, int) else low
+            if isinstance(low, int):
+                ranges.append((low, low))
+            else:
+                named += low
         self.take()
-        whole = merged(ranges)
-        whole = either_case(whole, "a" in flags) if "i" in flags else whole
+        written = merged(ranges)
+        written = either_case(written, "a" in flags) if "i" in flags else written
+        whole = merged([*written, *named])
         return Chars(complement(whole) if denied else whole)
 
     def class_member(self, flags: frozenset[str], begin: int) -> Ranges | int:

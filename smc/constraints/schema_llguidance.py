@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from smc.constraints.ecma_regex import Untranslatable, full_match
@@ -81,9 +82,22 @@ class _Writer(SchemaWriter):
         self.findings.update(dict.fromkeys(findings_of(of, keywords, case)))
 
     def part(self, part: Part) -> Any:
-        if isinstance(part, Literals) and has_spellings(part):
-            self.note(part.of, "enum const", "spelling")
+        if isinstance(part, Literals):
+            if has_spellings(part):
+                self.note(part.of, "enum const", "spelling")
+            return self.literals(part)
         return super().part(part)
+
+    def literals(self, part: Literals) -> Any:
+        """Those with numbers that the engine would round are written by their type alone: the validator keeps them apart."""
+        rounded = [value for value in part.values if not _keeps_its_numbers(value)]
+        if not rounded:
+            return super().part(part)
+        self.note(part.of, "enum const", "size")
+        types = dict.fromkeys({"[": "array", "{": "object"}.get(value[0], "number") for value in rounded)
+        kept = replace(part, values=tuple(value for value in part.values if value not in rounded))
+        others = [super().part(kept)] if kept.values else []
+        return {"anyOf": [*others, *({"type": name} for name in types)]}
 
     def number(self, part: Number) -> dict[str, Any]:
         large = [bound for bound in (part.low, part.high) if bound is not None and abs(bound[0]) > MAX_BOUND]
@@ -164,6 +178,17 @@ class _Writer(SchemaWriter):
         return {
             f"^(?:{spelled(either([sequence([tree]) for tree in trees]))})$": {"anyOf": list(values.values())}
         }, True
+
+
+def _keeps_its_numbers(text: str) -> bool:
+    """Whether all numbers in a JSON text come out of floating point as they went in."""
+    numbers: list[Decimal] = []
+
+    def read(number: str) -> None:
+        numbers.append(Decimal(number))
+
+    json.loads(text, parse_int=read, parse_float=read)
+    return all(abs(number) <= MAX_BOUND and Decimal(repr(float(number))) == number for number in numbers)
 
 
 def _lets_escapes_in(tree: Tree) -> bool:

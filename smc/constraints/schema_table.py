@@ -102,6 +102,7 @@ ROWS: tuple[Row, ...] = (
         "llguidance", "multipleOf", "decimal", "numbers with an exponent, or with more or fewer zeros after the point"
     ),
     *_wider("llguidance", _BOUNDS, "size", "numbers beyond a bound of more than 2^53"),
+    *_wider("llguidance", "enum const", "size", "other values of its type: it has a number that floating point rounds"),
     *_wider("llguidance", "minProperties maxProperties", "optional", "objects with fewer or more members"),
 )
 

@@ -161,6 +161,24 @@ def test_what_only_xgrammar_can_read_is_noted_or_refused() -> None:
 
 
 @pytest.mark.parametrize("engine", BOTH)
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        (r"[\p{L} ]+", "é a", "1"),
+        (r"\p{L}+-\p{L}+", "a-é", "a-"),
+        (r"\P{L}", "-", "é"),
+        (r"[^\p{L}]+", "1-", "a"),
+        (r"[\w-.]+", "a-.", "!"),
+        (r"[a\/b]\p{L}", "/é", "/1"),
+    ],
+)
+def test_properties_beside_signs(pattern: str, good: str, bad: str, engine: str) -> None:
+    compiled = Lark(f"start: /{pattern}/", engine=engine).compile(PLAIN)
+    for text, right in ((good, True), (bad, False)):
+        assert compiled.accepts(text.encode()) == leads_through(compiled, text.encode()) == right
+
+
+@pytest.mark.parametrize("engine", BOTH)
 def test_properties_in_terminals(engine: str) -> None:
     """Python's `re`, and so `lark`, has none: they are respelled before it reads them."""
     words = Lark('start: NAME ("," NAME)*\nNAME: /\\p{Lu}[\\p{L}]*/', engine=engine)

@@ -11,7 +11,9 @@ import pytest
 import regex
 from constraint_tools import BYTES
 
-from smc import Regex
+from smc import Lark, Regex
+from smc.constraints.crosscheck import BYTES as PLAIN
+from smc.constraints.crosscheck import leads_through
 from smc.constraints.python_regex import parse
 from smc.constraints.regex_rewrite import respell
 from smc.constraints.regex_tree import Chars
@@ -219,3 +221,18 @@ def test_random_syntax_is_read_or_refused_as_python_does() -> None:
         for text in texts:
             assert bool(validator.fullmatch(text)) == bool(python.fullmatch(text)), (pattern, text)
     assert read > 250
+
+
+@pytest.mark.parametrize("kind", ["regex", "lark"])
+@pytest.mark.parametrize(
+    "pattern", [r"[^\W\d_]+", r"[\W]", r"[\w]", r"[^\w]", r"[k\W]", r"[^k\d]", r"[^\Wa-k]", "[^ι]"]
+)
+def test_sets_in_a_class_are_as_they_are_in_either_case(kind: str, pattern: str) -> None:
+    """Only written characters stand for both cases: U+0345 folds to iota, and is no letter."""
+    for flags, engine in itertools.product(("i", "ia"), ("xgrammar", "llguidance")):
+        scoped = f"(?{flags}:{pattern})"
+        constraint = Regex(scoped, engine=engine) if kind == "regex" else Lark(f"start: /{scoped}/", engine=engine)
+        compiled = constraint.compile(PLAIN)
+        for char in "ιΙ\u0345kK\u212aſS1_ éİı\u00b5μ-":
+            wanted = re.fullmatch(scoped, char) is not None
+            assert leads_through(compiled, char.encode()) == compiled.accepts(char.encode()) == wanted, (char, scoped)

@@ -138,6 +138,8 @@ def examples() -> Iterator[Example]:
     yield Example("type", "controls", {"type": "string", "pattern": "^[^@-a]$"}, r'"\\"', "", theirs)
     keys = {"patternProperties": {'^[^"]$': NULL}, "additionalProperties": False}
     yield Example("patternProperties", "controls", {"type": "object", **keys}, r'{"\"":null}', "", theirs)
+    yield Example("const", "size", {"const": 1234567890123456789}, "1234567890123456768", "", theirs)
+    yield Example("enum", "size", {"enum": [None, [2**53 + 1]]}, "[2]", "", theirs)
     optional = {"type": "object", "properties": {"a": True}}
     yield Example("minProperties", "optional", {**optional, "minProperties": 1}, "{}", "", theirs)
     yield Example("maxProperties", "optional", {**optional, "maxProperties": 1}, '{"a":1,"b":1}', "", theirs)
