@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import lark
 
 from smc.constraints.code_points import Ranges
-from smc.constraints.lark_text import LarkGrammar
+from smc.constraints.lark_text import NO_TEXT, LarkGrammar
 from smc.constraints.match_automaton import Automaton, TooLarge, automaton, meet, same
 from smc.constraints.match_tree import Alt, Chars, Match, Repeat, Seq, read
 from smc.constraints.notes import LanguageNote
@@ -31,13 +31,15 @@ class Respelled:
     Attributes:
         ebnf: the grammar in xgrammar's dialect.
         names: Lark's name of each of its rules and terminals, by the name in `ebnf`; without those of Lark's own making.
-        missing: the names in `ebnf` of what is not defined.
+        missing: the names in `ebnf` of what is not defined, and of terminals that have no text for want of what is not.
+        inlined: Lark's names of what is not defined and stands in terminals alone.
         notes: where it lets more through than Lark's parser does.
     """
 
     ebnf: str
     names: Mapping[str, str]
     missing: tuple[str, ...]
+    inlined: tuple[str, ...]
     notes: tuple[LanguageNote, ...]
 
 
@@ -61,10 +63,13 @@ def respell(grammar: LarkGrammar, lexer: str) -> Respelled:
     if ignored:
         lines.append(f"ignored ::= ({' | '.join(f'{spelled[name]}_s0' for name in ignored)})*")
     names = {spelled[name]: str(name) for name in spelled if not name.startswith("__")}
+    wanting = [terminal.name for terminal in parser.terminals if NO_TEXT[1:-1] in terminal.pattern.to_regexp()]
+    hollow = [name for name in wanting if (texts := terminals[name].automaton) is not None and not any(texts.accepting)]
     return Respelled(
         "\n".join(lines),
         names | {"root": "start"},
-        tuple(spelled[name] for name in grammar.missing if name in spelled),
+        tuple(spelled[name] for name in spelled if name in grammar.missing or name in hollow),
+        tuple(name for name in grammar.missing if name not in spelled) if wanting else (),
         _notes(terminals, rules, ignored, parser, lexer),
     )
 

@@ -81,7 +81,8 @@ class Lark(CompileOnce):
             if self.engine == LLGUIDANCE:
                 return (_LONGEST_MATCH,)
             return (_XGRAMMAR_ALONE,) if _READ_OTHERWISE.search(self.text) else ()
-        return (*(self._settled(respelled)[1] if respelled.missing and not self.check else ()), *respelled.notes)
+        lost = respelled.missing or respelled.inlined
+        return (*(self._settled(respelled)[1] if lost and not self.check else ()), *respelled.notes)
 
     def grammar(self, tokens: xgr.TokenizerInfo) -> xgr.Grammar:
         """The language as xgrammar reads it."""
@@ -108,8 +109,18 @@ class Lark(CompileOnce):
         return in_pythons_syntax(self.text, self._named)
 
     def _settled(self, respelled: Respelled) -> tuple[xgr.Grammar, tuple[LanguageNote, ...]]:
+        inside = ", ".join(map(repr, respelled.inlined))
+        if inside and self.check:
+            raise ConstraintError(
+                f"{self._named} names {inside} in terminals, which nobody defines: define it, or correct the name. What nobody "
+                "defines has no text: with check=False the parts of terminals that need it are dropped, and a note says so."
+            )
         grammar = xgr.Grammar.from_ebnf(respelled.ebnf)
-        return settle(grammar, respelled.missing, self._named, respelled.names, self.check)
+        settled, notes = settle(grammar, respelled.missing, self._named, respelled.names, self.check)
+        if inside:
+            what = f"parts of terminals that need {inside}, which nobody defines"
+            notes = (LanguageNote("narrower", f"terminal {inside}", "undefined", what), *notes)
+        return settled, notes
 
     def _compile(self, vocabulary: Vocabulary) -> CompiledConstraint:
         respelled = self._respelled

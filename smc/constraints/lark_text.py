@@ -163,6 +163,8 @@ def _explained(text: str, error: Exception) -> ConstraintError:
     if isinstance(error, re.error | regex.error):
         at = shortened(str(error.pattern))
         return ConstraintError(f"{named} has a pattern that Python's `re` cannot read, {at!r}: {reason}. Correct it.")
+    if not reason:
+        reason = "Lark stops at it without a word, as it does at a declared terminal (%declare) inside another one"
     return ConstraintError(f"{named} cannot be used: {reason}. Correct it.")
 
 

@@ -135,3 +135,28 @@ def test_brackets_around_the_name_of_an_unused_rule_are_questioned(kind: type, e
     used = kind('root ::= [sign] sign digit+\nsign ::= "+" | "-"\ndigit ::= [0-9]', engine=engine)
     assert used.notes == ()
     assert Lark('start: [sign] "1"\nsign: "+" | "-"', engine=engine).compile(PLAIN).accepts(b"1")
+
+
+@pytest.mark.parametrize("engine", ["xgrammar", "llguidance"])
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [('start: "a" A\nA: B | "c"', "ac"), ('start: "x" | A\nA: "a" B', "x"), ("start: /x/ | /a/ B\nC: D", "x")],
+)
+def test_names_inside_terminals(text: str, kept: str, engine: str) -> None:
+    """Lark writes terminals out in each other, so that nothing is left of a name but a class without characters."""
+    name = "'B'"
+    with pytest.raises(
+        ConstraintError, match=rf"{name}.*which nobody defines: define it, or correct the name.*check=False"
+    ):
+        Lark(text, engine=engine).compile(PLAIN)
+    constraint = Lark(text, engine=engine, check=False)
+    compiled = constraint.compile(PLAIN)
+    assert leads_through(compiled, kept.encode())
+    assert not leads_through(compiled, b"a")
+    assert any(note.keyword == "undefined" and name in note.what for note in constraint.notes)
+
+
+def test_what_lark_refuses_without_a_word() -> None:
+    with pytest.raises(ConstraintError, match="declared terminal"):
+        Lark("start: A\n%declare A\nB: A").compile(PLAIN)
+    assert Lark('start: "x" | B "a"\nB: "b"\nC: D').compile(PLAIN).accepts(b"ba")  # C is used nowhere
