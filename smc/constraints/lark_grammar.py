@@ -63,7 +63,14 @@ def respell(grammar: LarkGrammar, lexer: str) -> Respelled:
     if ignored:
         lines.append(f"ignored ::= ({' | '.join(f'{spelled[name]}_s0' for name in ignored)})*")
     names = {spelled[name]: str(name) for name in spelled if not name.startswith("__")}
-    wanting = [terminal.name for terminal in parser.terminals if NO_TEXT[1:-1] in terminal.pattern.to_regexp()]
+    # terminals that hold what nobody defines, itself and what stands for an undefined rule left out
+    wanting = [
+        terminal.name
+        for terminal in parser.terminals
+        if NO_TEXT[1:-1] in terminal.pattern.to_regexp()
+        and terminal.name not in grammar.missing
+        and not terminal.name.startswith("__")
+    ]
     hollow = [name for name in wanting if (texts := terminals[name].automaton) is not None and not any(texts.accepting)]
     return Respelled(
         "\n".join(lines),
