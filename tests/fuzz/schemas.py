@@ -164,6 +164,9 @@ class Schemas:
                 (members if validator(schema).is_valid(value) else others).append(spelled(value))
         except (jsonschema.SchemaError, RecursionError):
             return "invalid"
+        whole_text = next((texts[0] for texts in members if texts[0][-1] in '"]}'), None)
+        if whole_text is not None:
+            others.append((whole_text[:-1],))  # whose last quote or bracket is missing
         options = f"whitespace={case['whitespace']!r}, engine={case['engine']!r}"
         return Question(f"JSONSchema({schema!r}, {options})", members, others).ask()
 
