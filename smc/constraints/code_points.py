@@ -17,8 +17,13 @@ LAST = 0x10FFFF
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """The union of ranges in any order, less the surrogates."""
+    return union(part for whole in ranges for part in _around_surrogates(*whole))
+
+
+def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Ranges in order, overlapping and touching ones merged."""
     result: list[tuple[int, int]] = []
-    for low, high in sorted(part for whole in ranges for part in _around_surrogates(*whole)):
+    for low, high in sorted(ranges):
         if result and low <= result[-1][1] + 1:
             result[-1] = (result[-1][0], max(high, result[-1][1]))
         else:

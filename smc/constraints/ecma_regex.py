@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal, NoReturn
 
 from smc.constraints.character_sets import unicode_property
+from smc.constraints.code_points import union
 from smc.constraints.regex_tree import (
     ANY_TEXT,
     ANYTHING,
@@ -31,7 +32,6 @@ from smc.constraints.regex_tree import (
     either,
     possible,
     sequence,
-    union,
 )
 
 MAX_SPLITS = 32

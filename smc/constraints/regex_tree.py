@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from smc.constraints.code_points import Ranges, union
+
 MAX_CODE = 0x10FFFF
-Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -265,17 +266,6 @@ def either(options: Iterable[Tree]) -> Tree:
         united = Chars(union(r for option in chars for r in option.ranges))
         flat = {united: None} | {option: None for option in flat if option not in chars}
     return next(iter(flat)) if len(flat) == 1 else Alt(tuple(flat))
-
-
-def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Ranges in order, overlapping and touching ones merged."""
-    merged: list[tuple[int, int]] = []
-    for low, high in sorted(ranges):
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
-        else:
-            merged.append((low, high))
-    return tuple(merged)
 
 
 def complement(ranges: Ranges) -> Ranges:

@@ -124,7 +124,7 @@ def test_a_study_of_one_model_has_no_column_for_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("id", "label"), [("org/Small-1.5", "Small-1.5"), ("/tmp/a b/", "a_b"), ("x", "x"), ("org/.hidden", "hidden")]
+    ("id", "label"), [("org/Small-1.5", "Small-1.5"), ("./models/a b/", "a_b"), ("x", "x"), ("org/.hidden", "hidden")]
 )
 def test_a_model_without_a_name_is_called_by_its_id(id: str, label: str) -> None:
     assert label_of(id) == label
